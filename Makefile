@@ -1,0 +1,76 @@
+# Offramp. `make help` says what each target does.
+
+GO      ?= go
+BIN     := bin
+TOOLS   := .tools
+BUF     := tools/node_modules/.bin/buf
+LINT    := $(TOOLS)/golangci-lint
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+# The commit's date, so that the same commit gives the same binary.
+DATE    ?= $(shell git log -1 --format=%cI 2>/dev/null || echo unknown)
+STAMP   := offramp.dev/offramp/internal/version
+LDFLAGS := -s -w -X $(STAMP).version=$(VERSION) -X $(STAMP).commit=$(COMMIT) -X $(STAMP).date=$(DATE)
+
+# The kernels that tests run on, by version; e2e/lab knows which Debian suite has which.
+KERNELS ?= 5.10,6.1,6.12
+# The demo adds SEED virtual servers as kube-proxy leaves them, SEED foreign ones and SEED foreign sets to the dirty node.
+SEED    ?= 0
+
+.PHONY: help build generate lint test test-unit test-kernel test-e2e demo bench clean deps tools check-generated
+
+help: ## say what each target does
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+build: ## build the three programs, static, into bin/
+	@command -v $(GO) >/dev/null || { echo "make build: no go in PATH; install Go 1.26 or newer" >&2; exit 1; }
+	CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LDFLAGS)' -o $(BIN)/offramp-agent ./agent
+	CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LDFLAGS)' -o $(BIN)/offramp-aggregator ./aggregator
+	CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LDFLAGS)' -o $(BIN)/kubectl-offramp ./cli
+
+tools: $(LINT) $(BUF) ## build or fetch the pinned build tools (needs Go and npm)
+
+$(LINT): tools/go.mod tools/go.sum
+	cd tools && $(GO) build -o ../$(TOOLS)/ tool
+	@touch $(LINT)
+
+$(BUF): tools/package.json tools/package-lock.json
+	@command -v npm >/dev/null || { echo "make tools: no npm in PATH, which brings buf; on Debian: apt-get install npm" >&2; exit 1; }
+	cd tools && npm ci --ignore-scripts --no-fund --no-audit
+	@touch $(BUF)
+
+generate: tools ## make the Go code of proto/ again
+	$(BUF) generate
+
+check-generated: generate
+	@git diff --exit-code --stat -- proto || { echo "make lint: generated code is stale; run make generate and commit" >&2; exit 1; }
+	@test -z "$$(git status --porcelain -- proto)" || { echo "make lint: generated files are not committed" >&2; exit 1; }
+
+lint: tools check-generated ## check style, generated code, the wire and go.mod
+	$(LINT) run ./...
+	$(BUF) lint
+	$(GO) mod tidy -diff
+
+deps: ## install the Debian packages that tests and demo need, or name them
+	@$(GO) run ./e2e/lab/deps
+
+test: deps test-unit test-kernel test-e2e ## run every test: units, kernels, whole programs
+
+test-unit: ## run what needs no VM: units, and kernel tests in network namespaces (as root)
+	$(GO) test -race -timeout 15m $$($(GO) list ./... | grep -v /e2e)
+
+test-kernel: ## run the kernel tests of the agent inside VMs with the kernels of KERNELS
+	CGO_ENABLED=0 $(GO) test -count=1 -timeout 30m -exec "$(GO) run $(CURDIR)/e2e/lab/vmexec -kernel $(KERNELS)" ./agent/collect
+
+test-e2e: build ## run the whole programs: fleet, lab and demo
+	$(GO) test -count=1 -timeout 30m ./e2e/...
+
+demo: deps build ## three VMs, three kernels, three node states: who can leave ipvs, and what is left (SEED=n)
+	$(GO) run ./e2e/demo -bin $(BIN) -seed $(SEED)
+
+bench: ## measure, as ratios against the tool a person would use
+	$(GO) test -run '^$$' -bench . -benchmem $$($(GO) list ./... | grep -v /e2e)
+
+clean: ## remove what was built; the lab's kernels stay in the cache
+	rm -rf $(BIN) $(TOOLS) tools/node_modules
