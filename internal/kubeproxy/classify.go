@@ -1,23 +1,109 @@
 package kubeproxy
 
+import "slices"
+
+// BuiltinChain reports whether a chain is one that the kernel itself provides in this iptables table.
+func BuiltinChain(table, name string) bool {
+	switch table {
+	case "nat":
+		return slices.Contains([]string{"PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"}, name)
+	case "filter", "security":
+		return slices.Contains([]string{"INPUT", "FORWARD", "OUTPUT"}, name)
+	case "mangle":
+		return slices.Contains([]string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}, name)
+	case "raw":
+		return slices.Contains([]string{"PREROUTING", "OUTPUT"}, name)
+	default:
+		return false
+	}
+}
+
 // ChainOwner tells whose a chain is, by its name and table alone.
-// Built-in chains, and names that nobody known uses, are OwnerUnknown... to be filled in.
-func ChainOwner(Chain) Owner { return OwnerUnknown }
+//
+// Built-in chains are OwnerKernel. A KUBE- name that no table lists, or one of kube-proxy's in another table, is
+// OwnerUnknown; any other name that nobody known uses is foreign:unidentified.
+func ChainOwner(chain Chain) Owner {
+	name := chainName{chain.Table, chain.Name}
+	switch {
+	case BuiltinChain(chain.Table, chain.Name):
+		return OwnerKernel
+	case slices.Contains(kubeletChains(), name):
+		return OwnerKubelet
+	case isIPTablesHashChain(name):
+		return OwnerIPTables
+	}
+	if owner := modeOwner(slices.Contains(ipvsChains(), name), slices.Contains(iptablesChains(), name)); owner != "" {
+		return owner
+	}
+	if owner := find(foreignChains(), chain.Name); owner != "" {
+		return owner
+	}
+	return strangerOwner(chain.Name)
+}
 
-// JumpOwner tells whose a jump is. It is kube-proxy's only with exactly kube-proxy's table, chains, comment and matches.
-func JumpOwner(Jump) Owner { return OwnerUnknown }
+// SetOwner tells whose an ipset is. A set with a name of kube-proxy's but another type or family is OwnerUnknown, as is a
+// KUBE- name that no table lists.
+func SetOwner(set Set) Owner {
+	if slices.Contains(Sets(), set) {
+		return OwnerIPVS
+	}
+	if owner := find(foreignSets(), set.Name); owner != "" {
+		return owner
+	}
+	return strangerOwner(set.Name)
+}
 
-// SetOwner tells whose an ipset is.
-func SetOwner(Set) Owner { return OwnerUnknown }
+// TableOwner tells whose a native nftables table is: kube-proxy's is "kube-proxy" in the families ip and ip6 alone
+// (pkg/proxy/nftables/proxier.go kubeProxyTable). Tables that iptables-nft keeps its chains in are foreign:iptables-nft.
+func TableOwner(table Table) Owner {
+	if table.Name == "kube-proxy" && (table.Family == "ip" || table.Family == "ip6") {
+		return OwnerNFTables
+	}
+	if owner := find(foreignTables(), table.Family+" "+table.Name); owner != "" {
+		return owner
+	}
+	return Foreign(unidentified)
+}
 
-// TableOwner tells whose a native nftables table is.
-func TableOwner(Table) Owner { return OwnerUnknown }
+// LinkOwner tells whose a link is. kube-ipvs0 is kube-proxy's only as a dummy link
+// (pkg/proxy/ipvs/netlink_linux.go DeleteDummyDevice leaves any other alone).
+func LinkOwner(link Link) Owner {
+	if link.Name == IPVSLink && link.Type == "dummy" {
+		return OwnerIPVS
+	}
+	if owner := find(foreignLinks(), link.Name); owner != "" {
+		return owner
+	}
+	return Foreign(unidentified)
+}
 
-// LinkOwner tells whose a link is.
-func LinkOwner(Link) Owner { return OwnerUnknown }
+// IPVSLink is the link that ipvs mode binds the addresses of Services to (pkg/proxy/ipvs/proxier.go defaultDummyDevice).
+const IPVSLink = "kube-ipvs0"
 
-// VirtualServerOwner tells whose a virtual server is, and what that was concluded from in a few words.
-// sets is nil when kube-proxy's sets could not be read: then nothing can be attributed.
-func VirtualServerOwner(VirtualServer, ServicePorts, LocalAddresses) (Owner, string) {
-	return OwnerUnknown, ""
+func isIPTablesHashChain(chain chainName) bool {
+	return chain.table == "nat" && slices.ContainsFunc(iptablesHashPrefixes(), func(prefix string) bool {
+		return hasHash(chain.name, prefix)
+	})
+}
+
+// modeOwner returns the owner of what ipvs mode, iptables mode or both make, and "" where neither does.
+func modeOwner(ipvs, iptables bool) Owner {
+	switch {
+	case ipvs && iptables:
+		return OwnerShared
+	case ipvs:
+		return OwnerIPVS
+	case iptables:
+		return OwnerIPTables
+	default:
+		return ""
+	}
+}
+
+// strangerOwner is the owner of a name that nobody known uses.
+func strangerOwner(name string) Owner {
+	if couldBeKubeProxys(name) {
+		return OwnerUnknown
+	}
+	return Foreign(unidentified)
 }

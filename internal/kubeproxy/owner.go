@@ -18,6 +18,8 @@ const (
 	OwnerShared   Owner = "kube-proxy/shared"
 	OwnerKubelet  Owner = "kubelet"
 	OwnerUnknown  Owner = "unknown"
+	// OwnerKernel is whose the built-in chains are: nobody's.
+	OwnerKernel Owner = "kernel"
 )
 
 const foreignPrefix = "foreign:"
