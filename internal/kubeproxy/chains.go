@@ -1,5 +1,7 @@
 package kubeproxy
 
+import "sync"
+
 // chainName is what a chain is known by; the names are the same in both families.
 type chainName struct{ table, name string }
 
@@ -56,4 +58,28 @@ func kubeletChains() []chainName {
 		{"filter", "KUBE-FIREWALL"},
 		{"nat", "KUBE-MARK-DROP"},
 	}
+}
+
+// chainOwners is whose each chain with a fixed name is.
+var chainOwners = sync.OnceValue(func() map[chainName]Owner {
+	return owners(ipvsChains(), iptablesChains(), kubeletChains())
+})
+
+// owners joins what ipvs mode, iptables mode and kubelet make: what both modes make is shared.
+func owners[K comparable](ipvs, iptables, kubelet []K) map[K]Owner {
+	all := map[K]Owner{}
+	for _, key := range ipvs {
+		all[key] = OwnerIPVS
+	}
+	for _, key := range iptables {
+		if all[key] == OwnerIPVS {
+			all[key] = OwnerShared
+			continue
+		}
+		all[key] = OwnerIPTables
+	}
+	for _, key := range kubelet {
+		all[key] = OwnerKubelet
+	}
+	return all
 }

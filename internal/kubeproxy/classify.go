@@ -27,12 +27,10 @@ func ChainOwner(chain Chain) Owner {
 	switch {
 	case BuiltinChain(chain.Table, chain.Name):
 		return OwnerKernel
-	case slices.Contains(kubeletChains(), name):
-		return OwnerKubelet
 	case isIPTablesHashChain(name):
 		return OwnerIPTables
 	}
-	if owner := modeOwner(slices.Contains(ipvsChains(), name), slices.Contains(iptablesChains(), name)); owner != "" {
+	if owner, found := chainOwners()[name]; found {
 		return owner
 	}
 	if owner := find(foreignChains(), chain.Name); owner != "" {
@@ -84,20 +82,6 @@ func isIPTablesHashChain(chain chainName) bool {
 	return chain.table == "nat" && slices.ContainsFunc(iptablesHashPrefixes(), func(prefix string) bool {
 		return hasHash(chain.name, prefix)
 	})
-}
-
-// modeOwner returns the owner of what ipvs mode, iptables mode or both make, and "" where neither does.
-func modeOwner(ipvs, iptables bool) Owner {
-	switch {
-	case ipvs && iptables:
-		return OwnerShared
-	case ipvs:
-		return OwnerIPVS
-	case iptables:
-		return OwnerIPTables
-	default:
-		return ""
-	}
 }
 
 // strangerOwner is the owner of a name that nobody known uses.

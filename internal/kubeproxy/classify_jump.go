@@ -1,7 +1,5 @@
 package kubeproxy
 
-import "slices"
-
 // JumpOwner tells whose a jump is.
 //
 // One that stands in a built-in chain is kube-proxy's or kubelet's only with exactly their table, chains, comment and
@@ -29,10 +27,7 @@ func builtinJumpOwner(jump Jump, to Owner) Owner {
 		return OwnerUnknown
 	}
 	rule := jumpRule{jump.Table, jump.From, jump.To, jump.Comment, jump.CtStateNew}
-	if slices.Contains(kubeletJumps(), rule) {
-		return OwnerKubelet
-	}
-	if owner := modeOwner(slices.Contains(ipvsJumps(), rule), slices.Contains(iptablesJumps(), rule)); owner != "" {
+	if owner, found := jumpOwners()[rule]; found {
 		return owner
 	}
 	return OwnerUnknown

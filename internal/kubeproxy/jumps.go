@@ -1,5 +1,7 @@
 package kubeproxy
 
+import "sync"
+
 // jumpRule is a jump from a built-in chain; the rules are the same in both families.
 type jumpRule struct {
 	table, from, to, comment string
@@ -47,3 +49,8 @@ func kubeletJumps() []jumpRule {
 		{"filter", "OUTPUT", "KUBE-FIREWALL", "", false},
 	}
 }
+
+// jumpOwners is whose each jump from a built-in chain is.
+var jumpOwners = sync.OnceValue(func() map[jumpRule]Owner {
+	return owners(ipvsJumps(), iptablesJumps(), kubeletJumps())
+})
