@@ -1,0 +1,160 @@
+package collect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"hash/maphash"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"offramp.dev/offramp/internal/kubeproxy"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+const (
+	kindNFTIPv4 = offrampv1.SectionKind_SECTION_KIND_IPTABLES_NFT_IPV4
+	kindNFTIPv6 = offrampv1.SectionKind_SECTION_KIND_IPTABLES_NFT_IPV6
+	kindNFT     = offrampv1.SectionKind_SECTION_KIND_NFTABLES
+)
+
+// errNoNFT says that the kernel has no nf_tables.
+var errNoNFT = errors.New("the kernel has no nf_tables")
+
+// readNetfilter reads the whole ruleset of nf_tables once and reports it as three sections: the tables of the
+// iptables-nft backend in either family, and native tables.
+func readNetfilter(ctx context.Context, _ Host, mods *modules) (nftV4, nftV6, native *offrampv1.Section) {
+	snapshot, attempts, err := snapshotNFT(ctx, mods)
+	switch {
+	case errors.Is(err, errNoNFT):
+		nftV4, nftV6, native = absent(kindNFTIPv4), absent(kindNFTIPv6), absent(kindNFT)
+	case err != nil:
+		nftV4, nftV6, native = failed(kindNFTIPv4, err), failed(kindNFTIPv6, err), failed(kindNFT, err)
+	default:
+		nftV4 = iptablesSection(kindNFTIPv4, snapshot.ipv4)
+		nftV6 = iptablesSection(kindNFTIPv6, snapshot.ipv6)
+		native = snapshot.nativeSection()
+	}
+	for _, section := range []*offrampv1.Section{nftV4, nftV6, native} {
+		section.Volatile.Attempts = attempts
+	}
+	return nftV4, nftV6, native
+}
+
+func snapshotNFT(ctx context.Context, mods *modules) (*nftSnapshot, uint32, error) {
+	loaded, err := mods.loaded(featureNFTables)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !loaded {
+		return nil, 0, errNoNFT
+	}
+	s, err := openSocket(unix.NETLINK_NETFILTER)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil, 0, errNoNFT
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	defer s.close()
+	reader := &nftReader{socket: s, seed: maphash.MakeSeed()}
+	return repeat(ctx, reader.snapshot)
+}
+
+// snapshot reads the ruleset twice and fails with errTorn unless both readings and the generation around them agree.
+//
+// Neither the generation nor the kernel's own flag for interrupted dumps is enough: a transaction that is still being
+// prepared, or that failed, moves neither, and yet shifts where a dump goes on after each part (nf_tables_dump_rules).
+func (r *nftReader) snapshot(ctx context.Context) (*nftSnapshot, error) {
+	before, err := r.generation(ctx)
+	if errors.Is(err, unix.EINVAL) {
+		return nil, errNoNFT // nfnetlink knows nobody who answers for nf_tables
+	}
+	if err != nil {
+		return nil, err
+	}
+	snapshot := newNFTSnapshot()
+	first, err := r.walk(ctx, snapshot.visit)
+	if err != nil {
+		return nil, err
+	}
+	second, err := r.walk(ctx, func(nftKind, *nftObject) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	snapshot.generation, err = r.generation(ctx)
+	if err == nil && (snapshot.generation != before || first != second) {
+		err = errTorn
+	}
+	return snapshot, err
+}
+
+// iptablesSection reports the tables of one backend and family.
+func iptablesSection(kind offrampv1.SectionKind, rules *ruleset) *offrampv1.Section {
+	return read(kind, len(rules.tables) == 0, &offrampv1.SectionStable{
+		Content: &offrampv1.SectionStable_Iptables{Iptables: rules.facts()},
+	})
+}
+
+func (s *nftSnapshot) nativeSection() *offrampv1.Section {
+	content := &offrampv1.NftablesFacts{}
+	owners := ownerCounter{}
+	for _, table := range s.nativeTables() {
+		owner := kubeproxy.TableOwner(kubeproxy.Table{Family: nftFamily(table.family), Name: table.name})
+		content.Tables++
+		if count := owners.add(owner); count <= maxSamples || owner.IsKubeProxy() {
+			content.Samples = append(content.Samples, table.sample(owner))
+		}
+	}
+	content.Owners = owners.counts()
+	section := read(kindNFT, content.GetTables() == 0, &offrampv1.SectionStable{
+		Content: &offrampv1.SectionStable_Nftables{Nftables: content},
+	})
+	section.Volatile.Content = &offrampv1.SectionVolatile_Nftables{
+		Nftables: &offrampv1.NftablesVolatile{Generation: s.generation},
+	}
+	return section
+}
+
+// nativeTables returns the tables that are not iptables-nft's, sorted by family, then name.
+func (s *nftSnapshot) nativeTables() []*nftTable {
+	var tables []*nftTable
+	for _, table := range s.tables {
+		if table.iptables == nil {
+			tables = append(tables, table)
+		}
+	}
+	slices.SortFunc(tables, func(a, b *nftTable) int {
+		return cmp.Or(cmp.Compare(nftFamily(a.family), nftFamily(b.family)), cmp.Compare(a.name, b.name))
+	})
+	return tables
+}
+
+func (t *nftTable) sample(owner kubeproxy.Owner) *offrampv1.NftTable {
+	return &offrampv1.NftTable{
+		Family: nftFamily(t.family), Name: printable([]byte(t.name)), Owner: string(owner),
+		Chains: t.chains, Sets: t.sets, Rules: t.rules,
+	}
+}
+
+// nftFamily names a family as nft does.
+func nftFamily(family uint8) string {
+	switch family {
+	case unix.NFPROTO_INET:
+		return "inet"
+	case unix.NFPROTO_IPV4:
+		return "ip"
+	case unix.NFPROTO_ARP:
+		return "arp"
+	case unix.NFPROTO_NETDEV:
+		return "netdev"
+	case unix.NFPROTO_BRIDGE:
+		return "bridge"
+	case unix.NFPROTO_IPV6:
+		return "ip6"
+	default:
+		return strconv.Itoa(int(family))
+	}
+}
