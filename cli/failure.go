@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"offramp.dev/offramp/internal/render"
+)
+
+// explain turns the error of a call into one line that says what failed and what to do. doing says what was asked for.
+func (c *connection) explain(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	told := status.Convert(err)
+	return fmt.Errorf("%s: %s", doing, c.reason(told.Code(), render.Clean(told.Message())))
+}
+
+func (c *connection) reason(code codes.Code, message string) string {
+	switch code {
+	case codes.Unavailable:
+		return fmt.Sprintf("cannot talk to the aggregator at %s: %s", c.aggregator, unavailable(message))
+	case codes.DeadlineExceeded:
+		return fmt.Sprintf("no answer from the aggregator at %s within %s; is the address right? --timeout allows for more", c.aggregator, c.timeout)
+	case codes.Canceled:
+		return "interrupted"
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return fmt.Sprintf("the aggregator at %s refuses the caller: %s", c.aggregator, message)
+	case codes.Unimplemented:
+		return fmt.Sprintf("what answers at %s does not know this question (%s): another version, or no Offramp aggregator", c.aggregator, message)
+	case codes.ResourceExhausted:
+		return fmt.Sprintf("too much at once for the aggregator at %s: %s", c.aggregator, message)
+	case codes.NotFound, codes.InvalidArgument, codes.FailedPrecondition:
+		return message
+	}
+	return fmt.Sprintf("the aggregator at %s answered %s: %s", c.aggregator, code, message)
+}
+
+// hint is what to tell people when an error has the sign in its text.
+type hint struct{ sign, text string }
+
+// hints are tried in this order. Only the words of Go's and gRPC's own errors tell the cases apart; an unknown one is
+// shown as it is.
+func hints() []hint {
+	return []hint{
+		{"first record does not look like a TLS handshake", "it does not speak TLS there; if that is intended, --insecure-plaintext"},
+		{"unknown authority", "its certificate is signed by nobody we trust; name the CA with --ca-file"},
+		{"certificate has expired or is not yet valid", "its certificate is out of date (or this clock is wrong)"},
+		{"certificate is valid for", "its certificate is for another name; name the one to expect with --server-name"},
+		{"cannot validate certificate for", "its certificate is for another name; name the one to expect with --server-name"},
+		{"protocol version not supported", "it does not speak TLS 1.3"},
+		{"certificate required", "it wants a client certificate: --cert-file and --key-file"},
+		{"connection refused", "connection refused; does it run, and is this its port?"},
+		{"no such host", "there is no host of this name"},
+		{"error reading server preface", "it does not speak gRPC in plaintext there; without --insecure-plaintext TLS is used"},
+		{"connection reset by peer", "the connection was cut; with --insecure-plaintext the other side may expect TLS"},
+	}
+}
+
+func unavailable(message string) string {
+	for _, known := range hints() {
+		if strings.Contains(message, known.sign) {
+			return known.text
+		}
+	}
+	return message
+}

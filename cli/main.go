@@ -1,0 +1,26 @@
+// Command kubectl-offramp is people's way in: it asks the aggregator and prints what it is told. It judges nothing itself.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"offramp.dev/offramp/internal/program"
+	"offramp.dev/offramp/internal/settings"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the program: it returns the exit code.
+func run(ctx context.Context, args []string, lookup settings.Lookup, stdout, stderr io.Writer) int {
+	return program.Run(ctx, newRoot(time.Now), args, lookup, stdout, stderr)
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"offramp.dev/offramp/internal/program"
+	"offramp.dev/offramp/internal/version"
+)
+
+// newRoot builds the tree of commands. now is the clock that ages are told from.
+func newRoot(now func() time.Time) *cobra.Command {
+	var conn connection
+	root := &cobra.Command{
+		Use:   "kubectl-offramp",
+		Short: "Ask which nodes can leave kube-proxy's ipvs mode, and what is left where",
+		Long: `kubectl-offramp asks an offramp-aggregator about the fleet: which nodes could run
+another kube-proxy mode, which have leftovers of ipvs mode, why, and what to do
+next. It changes nothing. Installed in PATH it also runs as "kubectl offramp".
+
+The aggregator is named by --aggregator or OFFRAMP_AGGREGATOR. Every flag can be
+set by a variable: OFFRAMP_ and the flag's name in capitals; flags win.`,
+		Example: `  export OFFRAMP_AGGREGATOR=127.0.0.1:8443 OFFRAMP_CA_FILE=ca.pem
+  kubectl-offramp status
+  kubectl-offramp nodes -o wide
+  kubectl-offramp node worker-1
+  kubectl-offramp ready --target nftables && echo "the whole fleet can go"`,
+		RunE: program.Group,
+	}
+	conn.addFlags(root.PersistentFlags())
+	root.AddCommand(statusCommand(&conn), nodesCommand(&conn, now), nodeCommand(&conn), readyCommand(&conn), versionCommand())
+	return root
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program",
+		Long:    "Print version, commit, date and compiler of this program. The aggregator is not asked.",
+		Example: "  kubectl-offramp version",
+		Args:    program.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "kubectl-offramp", version.Get())
+			return err
+		},
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"offramp.dev/offramp/internal/render"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+// errNoFullList ends a watch whose first round takes longer than a call may.
+var errNoFullList = errors.New("the first full list took too long")
+
+// watch hands every event to the follower until ctx ends, which is how a watch is meant to end. Only the first round has a
+// deadline: what comes after it may take for ever.
+func (c *connection) watch(parent context.Context, target offrampv1.Target, follower *follower) error {
+	return c.use(func(client offrampv1.FleetServiceClient) error {
+		ctx, cancel := context.WithCancelCause(parent)
+		defer cancel(nil)
+		limit := time.AfterFunc(c.timeout, func() { cancel(errNoFullList) })
+		defer limit.Stop()
+		stream, err := client.Watch(ctx, &offrampv1.WatchRequest{Target: target})
+		for err == nil {
+			var event *offrampv1.WatchResponse
+			if event, err = stream.Recv(); err != nil {
+				break
+			}
+			if event.GetSynced() != nil {
+				limit.Stop()
+			}
+			if printErr := follower.event(event); printErr != nil {
+				return printErr
+			}
+		}
+		return c.watchEnded(parent, ctx, err)
+	})
+}
+
+func (c *connection) watchEnded(parent, ctx context.Context, err error) error {
+	switch {
+	case parent.Err() != nil:
+		return nil
+	case errors.Is(context.Cause(ctx), errNoFullList):
+		return fmt.Errorf("watching the nodes: no full list from the aggregator at %s within %s; is the address right? --timeout allows for more", c.aggregator, c.timeout)
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("watching the nodes: the aggregator at %s ended the watch; it may be restarting", c.aggregator)
+	}
+	return c.explain("watching the nodes", err)
+}
+
+// follower prints the events of a watch.
+type follower struct {
+	w      io.Writer
+	output string
+	table  render.NodeTable
+	// first holds the first round until it is complete, so that it comes out sorted and aligned.
+	first  []*offrampv1.NodeSummary
+	synced bool
+}
+
+func newFollower(w io.Writer, output string, now func() time.Time) *follower {
+	return &follower{w: w, output: output, table: render.NodeTable{Wide: output == "wide", Now: now}}
+}
+
+func (f *follower) event(event *offrampv1.WatchResponse) error {
+	switch f.output {
+	case "json":
+		return render.JSONLine(f.w, event)
+	case "yaml":
+		if _, err := io.WriteString(f.w, "---\n"); err != nil {
+			return fmt.Errorf("writing the output: %w", err)
+		}
+		return render.YAML(f.w, event)
+	}
+	switch told := event.GetEvent().(type) {
+	case *offrampv1.WatchResponse_Node:
+		return f.node(told.Node)
+	case *offrampv1.WatchResponse_Synced:
+		return f.firstRound()
+	case *offrampv1.WatchResponse_Forgotten:
+		return f.forgotten(told.Forgotten)
+	}
+	return nil
+}
+
+func (f *follower) node(node *offrampv1.NodeSummary) error {
+	if !f.synced {
+		f.first = append(f.first, node)
+		return nil
+	}
+	return f.print(node)
+}
+
+func (f *follower) firstRound() error {
+	slices.SortStableFunc(f.first, func(a, b *offrampv1.NodeSummary) int { return strings.Compare(a.GetNode(), b.GetNode()) })
+	first := f.first
+	f.first, f.synced = nil, true
+	return f.print(first...)
+}
+
+func (f *follower) forgotten(node string) error {
+	if !f.synced {
+		f.first = slices.DeleteFunc(f.first, func(known *offrampv1.NodeSummary) bool { return known.GetNode() == node })
+		return nil
+	}
+	if f.output == "name" {
+		return nil
+	}
+	return f.table.Forgotten(f.w, node)
+}
+
+func (f *follower) print(nodes ...*offrampv1.NodeSummary) error {
+	if f.output == "name" {
+		return render.Names(f.w, nodes)
+	}
+	return f.table.Write(f.w, nodes...)
+}
