@@ -41,16 +41,18 @@ func section(kind offrampv1.SectionKind, stable *offrampv1.SectionStable) *offra
 	return &offrampv1.Section{Kind: kind, Stable: stable, Volatile: &offrampv1.SectionVolatile{}}
 }
 
-// shorten cuts text to what a section's error may hold, at a character's edge.
-func shorten(text string) string {
-	if len(text) <= maxErrorBytes {
+// shorten cuts text to what a section's error may hold.
+func shorten(text string) string { return cut(text, maxErrorBytes) }
+
+// cut cuts text to so many bytes, at a character's edge.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	cut := maxErrorBytes
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
 	}
-	return text[:cut]
+	return text[:limit]
 }
 
 // printable turns bytes that came from the kernel into a valid string: what is not UTF-8 becomes \xNN, a backslash \\.

@@ -1,0 +1,75 @@
+package collect
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"offramp.dev/offramp/internal/kubeproxy"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+const (
+	kindAddresses = offrampv1.SectionKind_SECTION_KIND_ADDRESSES
+	// maxAddressSamples is how many of the node's own addresses a report carries.
+	maxAddressSamples = 64
+)
+
+// isIPVSLink goes by the name alone: what is bound there is no address of the node's, whoever made the link.
+func (l linkHeader) isIPVSLink() bool { return l.name == kubeproxy.IPVSLink }
+
+// addressesSection reports the node's own addresses.
+func addressesSection(n *network) *offrampv1.Section {
+	var own []*offrampv1.NodeAddress
+	for _, address := range n.addresses {
+		link := n.links[address.link]
+		if link.loopback || link.isIPVSLink() {
+			continue
+		}
+		own = append(own, &offrampv1.NodeAddress{
+			Interface:    printable([]byte(link.name)),
+			Address:      address.prefix.Addr().String(),
+			PrefixLength: uint32(address.prefix.Bits()), //nolint:gosec // a prefix has 0 to 128 bits
+		})
+	}
+	slices.SortFunc(own, compareAddresses)
+	content := &offrampv1.AddressesFacts{Count: uint64(len(own)), Samples: own[:min(len(own), maxAddressSamples)]}
+	return read(kindAddresses, len(own) == 0, &offrampv1.SectionStable{
+		Content: &offrampv1.SectionStable_Addresses{Addresses: content},
+	})
+}
+
+func compareAddresses(a, b *offrampv1.NodeAddress) int {
+	return cmp.Or(
+		cmp.Compare(a.GetInterface(), b.GetInterface()),
+		cmp.Compare(a.GetAddress(), b.GetAddress()),
+		cmp.Compare(a.GetPrefixLength(), b.GetPrefixLength()),
+	)
+}
+
+// localAddresses is a kubeproxy.LocalAddresses.
+type localAddresses struct{ ipvs, node map[netip.Addr]struct{} }
+
+// OnIPVSLink reports whether the address is on kube-ipvs0.
+func (l *localAddresses) OnIPVSLink(address netip.Addr) bool {
+	_, found := l.ipvs[address]
+	return found
+}
+
+// OnNode reports whether the address is on another link, loopback included.
+func (l *localAddresses) OnNode(address netip.Addr) bool {
+	_, found := l.node[address]
+	return found
+}
+
+func (n *network) local() *localAddresses {
+	local := &localAddresses{ipvs: map[netip.Addr]struct{}{}, node: map[netip.Addr]struct{}{}}
+	for _, address := range n.addresses {
+		on := local.node
+		if n.links[address.link].isIPVSLink() {
+			on = local.ipvs
+		}
+		on[address.prefix.Addr()] = struct{}{}
+	}
+	return local
+}

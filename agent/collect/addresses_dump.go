@@ -1,0 +1,136 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// linkAddress is one address of one link.
+type linkAddress struct {
+	link   int // index
+	prefix netip.Prefix
+}
+
+// linkHeader is what is read of a link.
+type linkHeader struct {
+	name     string
+	kind     string // rtnetlink kind, such as "dummy"
+	up       bool
+	loopback bool
+}
+
+// network is the links and addresses of the network namespace at one moment.
+type network struct {
+	links     map[int]linkHeader
+	addresses []linkAddress
+}
+
+// readNetwork reads links and addresses, with the number of readings it took.
+func readNetwork(ctx context.Context) (*network, uint32, error) {
+	s, err := openSocket(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, 1, err
+	}
+	defer s.close()
+	return repeat(ctx, func(ctx context.Context) (*network, error) { return dumpNetwork(ctx, s) })
+}
+
+// dumpNetwork reads addresses first: a link that goes away in between then leaves addresses without a link, which shows.
+func dumpNetwork(ctx context.Context, s *socket) (*network, error) {
+	addresses, err := dumpAddresses(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("list the addresses: %w", err)
+	}
+	links, err := dumpLinks(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the links: %w", err)
+	}
+	for _, address := range addresses {
+		if _, known := links[address.link]; !known {
+			return nil, errTorn
+		}
+	}
+	return &network{links: links, addresses: addresses}, nil
+}
+
+func dumpLinks(ctx context.Context) (map[int]linkHeader, error) {
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	defer handle.Close()
+	if err := handle.SetSocketTimeout(timeLeft(ctx)); err != nil {
+		return nil, err
+	}
+	list, err := handle.LinkList()
+	if errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, errTorn
+	}
+	if err != nil {
+		return nil, err
+	}
+	links := make(map[int]linkHeader, len(list))
+	for _, link := range list {
+		attrs := link.Attrs()
+		links[attrs.Index] = linkHeader{
+			name:     attrs.Name,
+			kind:     link.Type(),
+			up:       attrs.Flags&net.FlagUp != 0,
+			loopback: attrs.Flags&net.FlagLoopback != 0,
+		}
+	}
+	return links, nil
+}
+
+// dumpAddresses reads the addresses of all links and both families in one dump. The library's AddrList would make eight
+// objects of each of ten thousand addresses, once for every link asked for.
+func dumpAddresses(ctx context.Context, s *socket) ([]linkAddress, error) {
+	request := nl.NewNetlinkRequest(unix.RTM_GETADDR, unix.NLM_F_DUMP)
+	request.AddData(nl.NewIfAddrmsg(unix.AF_UNSPEC))
+	var addresses []linkAddress
+	err := s.dump(ctx, request, func(message []byte) error {
+		address, ok, err := parseAddress(message)
+		if ok {
+			addresses = append(addresses, address)
+		}
+		return err
+	})
+	return addresses, err
+}
+
+// parseAddress takes an RTM_NEWADDR message: struct ifaddrmsg, then attributes. IFA_LOCAL is the address of this end where
+// a link has two; without it, IFA_ADDRESS is. ok is false for a family other than IP.
+func parseAddress(message []byte) (address linkAddress, ok bool, err error) {
+	if len(message) < unix.SizeofIfAddrmsg {
+		return address, false, errMalformed
+	}
+	header := nl.DeserializeIfAddrmsg(message)
+	if header.Family != unix.AF_INET && header.Family != unix.AF_INET6 {
+		return address, false, nil
+	}
+	var local, peer netip.Addr
+	err = eachAttribute(message[unix.SizeofIfAddrmsg:], func(kind uint16, value []byte) error {
+		switch kind {
+		case unix.IFA_LOCAL:
+			local, _ = netip.AddrFromSlice(value)
+		case unix.IFA_ADDRESS:
+			peer, _ = netip.AddrFromSlice(value)
+		}
+		return nil
+	})
+	if !local.IsValid() {
+		local = peer
+	}
+	address = linkAddress{link: int(header.Index), prefix: netip.PrefixFrom(local, int(header.Prefixlen))}
+	if err == nil && !address.prefix.IsValid() {
+		err = fmt.Errorf("an address that is none: %w", errMalformed)
+	}
+	return address, err == nil, err
+}

@@ -1,0 +1,113 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"offramp.dev/offramp/internal/kubeproxy"
+)
+
+// servicePorts is what stands in kube-proxy's ipsets: a kubeproxy.ServicePorts.
+type servicePorts struct {
+	services map[servicePort]struct{}
+	nodes    map[nodePort]struct{}
+}
+
+type servicePort struct {
+	protocol string
+	address  netip.AddrPort
+}
+
+type nodePort struct {
+	protocol string
+	port     uint16
+	family   kubeproxy.Family
+}
+
+// HasService reports whether address, protocol and port stand together in a set of Services.
+func (p *servicePorts) HasService(protocol string, address netip.AddrPort) bool {
+	_, found := p.services[servicePort{protocol, address}]
+	return found
+}
+
+// HasNodePort reports whether protocol and port stand in a set of node ports of the family.
+func (p *servicePorts) HasNodePort(protocol string, port uint16, family kubeproxy.Family) bool {
+	_, found := p.nodes[nodePort{protocol, port, family}]
+	return found
+}
+
+func newServicePorts() *servicePorts {
+	return &servicePorts{services: map[servicePort]struct{}{}, nodes: map[nodePort]struct{}{}}
+}
+
+// readServicePorts reads the members of kube-proxy's sets. A kernel without ipsets has no members: that is an answer.
+func readServicePorts(ctx context.Context, mods *modules) (*servicePorts, error) {
+	s, err := openIPSet(mods)
+	if errors.Is(err, errNoIPSet) {
+		return newServicePorts(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	ports, _, err := repeat(ctx, func(ctx context.Context) (*servicePorts, error) {
+		return dumpServicePorts(ctx, s)
+	})
+	if mods.deniesIPSet(err) {
+		return newServicePorts(), nil
+	}
+	return ports, err
+}
+
+// dumpServicePorts asks only for sets that are there, have members, and have kube-proxy's name, type and family.
+func dumpServicePorts(ctx context.Context, s *socket) (*servicePorts, error) {
+	headers, err := dumpIPSetHeaders(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	filled := map[kubeproxy.Set]bool{}
+	for _, header := range headers {
+		filled[header.set()] = header.entries > 0
+	}
+	ports := newServicePorts()
+	for _, set := range kubeproxy.ServiceSets() {
+		if !filled[set] {
+			continue
+		}
+		if err := dumpIPSetMembers(ctx, s, set, ports.addService); err != nil {
+			return nil, err
+		}
+	}
+	for _, set := range kubeproxy.NodePortSets() {
+		if !filled[set.Set] {
+			continue
+		}
+		add := func(member ipsetMember) { ports.nodes[nodePort{set.Protocol, member.port, set.Serves}] = struct{}{} }
+		if err := dumpIPSetMembers(ctx, s, set.Set, add); err != nil {
+			return nil, err
+		}
+	}
+	return ports, nil
+}
+
+func (p *servicePorts) addService(member ipsetMember) {
+	protocol := protocolName(member.protocol)
+	p.services[servicePort{protocol, netip.AddrPortFrom(member.address, member.port)}] = struct{}{}
+}
+
+// protocolName is how /proc/net/ip_vs calls a protocol; empty for one that kube-proxy never uses.
+func protocolName(number uint8) string {
+	switch number {
+	case unix.IPPROTO_TCP:
+		return "TCP"
+	case unix.IPPROTO_UDP:
+		return "UDP"
+	case unix.IPPROTO_SCTP:
+		return "SCTP"
+	default:
+		return ""
+	}
+}

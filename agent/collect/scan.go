@@ -1,0 +1,166 @@
+package collect
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"offramp.dev/offramp/internal/facts"
+	"offramp.dev/offramp/internal/kubeproxy"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+// DefaultSectionTimeout bounds the reading of one section, retries included.
+const DefaultSectionTimeout = 10 * time.Second
+
+// Config says what a Scanner reads and how it signs.
+type Config struct {
+	// Host is where the node's state is found.
+	Host Host
+	// Node and AgentVersion are copied into the facts.
+	Node, AgentVersion string
+	// AssertNone is why a person says that no kube-proxy runs here; empty when nobody does. It is recorded, and does not
+	// hold against a kube-proxy that is seen.
+	AssertNone string
+	// KubeProxy is where kube-proxy listens, when it is not where it usually does.
+	KubeProxy KubeProxyAddresses
+	// SectionTimeout bounds the reading of one section; 0 means DefaultSectionTimeout.
+	SectionTimeout time.Duration
+	// History makes the Scanner remember changes of the running mode. A one-shot reading has none to remember.
+	History bool
+}
+
+// Scanner reads a node. Use New. Safe for use by several goroutines.
+type Scanner struct {
+	config  Config
+	modules *modules
+	history *history // nil without Config.History
+
+	mu   sync.Mutex
+	busy map[offrampv1.SectionKind]bool
+}
+
+// New makes a Scanner. It reads nothing yet.
+func New(config Config) *Scanner {
+	config.SectionTimeout = cmp.Or(config.SectionTimeout, DefaultSectionTimeout)
+	scanner := &Scanner{
+		config:  config,
+		modules: newModules(config.Host),
+		busy:    map[offrampv1.SectionKind]bool{},
+	}
+	if config.History {
+		scanner.history = newHistory(config.Host.Now())
+	}
+	return scanner
+}
+
+// Scan reads every section, one after the other, and returns all of them in the order of the enum. What cannot be read says
+// so in its section and keeps nothing else from being read. A Scan takes at most the section timeout, and a moment, for
+// each section.
+func (s *Scanner) Scan(ctx context.Context) *offrampv1.NodeFacts {
+	node := &offrampv1.NodeFacts{Node: s.config.Node, AgentVersion: s.config.AgentVersion}
+	scan := &scan{scanner: s}
+	for _, duty := range scan.duties() {
+		node.Sections = append(node.Sections, s.perform(ctx, duty)...)
+	}
+	if s.history != nil {
+		running := facts.Find(node, kindKubeProxy)
+		s.history.see(running.GetStable().GetKubeProxy().GetRunningMode(), s.config.Host.Now())
+	}
+	node.Sections = append(node.Sections, s.perform(ctx, one(kindHistory, func(context.Context) *offrampv1.Section {
+		return s.history.section()
+	}))...)
+	slices.SortFunc(node.Sections, func(a, b *offrampv1.Section) int { return cmp.Compare(a.GetKind(), b.GetKind()) })
+	return node
+}
+
+// duty reads one or a few sections that come from the same reading.
+type duty struct {
+	kinds []offrampv1.SectionKind
+	read  func(context.Context) []*offrampv1.Section
+}
+
+func one(kind offrampv1.SectionKind, read func(context.Context) *offrampv1.Section) duty {
+	return duty{[]offrampv1.SectionKind{kind}, func(ctx context.Context) []*offrampv1.Section {
+		return []*offrampv1.Section{read(ctx)}
+	}}
+}
+
+// scan is one round of reading. Safe for use by several goroutines, since a section that overran its time may go on.
+type scan struct {
+	scanner *Scanner
+
+	mu       sync.Mutex
+	network  *network
+	attempts uint32
+}
+
+func (c *scan) duties() []duty {
+	host, mods := c.scanner.config.Host, c.scanner.modules
+	return []duty{
+		one(kindKernel, func(context.Context) *offrampv1.Section { return readKernel(host) }),
+		one(kindKubeProxy, c.readKubeProxy),
+		one(kindIPVS, func(ctx context.Context) *offrampv1.Section { return readIPVS(ctx, host, c.claims) }),
+		one(kindIPVSLink, func(ctx context.Context) *offrampv1.Section {
+			return c.readNetworkSection(ctx, kindIPVSLink, ipvsLinkSection)
+		}),
+		one(kindIPSets, func(ctx context.Context) *offrampv1.Section { return readIPSets(ctx, mods) }),
+		{[]offrampv1.SectionKind{kindNFTIPv4, kindNFTIPv6, kindNFT}, func(ctx context.Context) []*offrampv1.Section {
+			ipv4, ipv6, native := readNetfilter(ctx, host, mods)
+			return []*offrampv1.Section{ipv4, ipv6, native}
+		}},
+		one(offrampv1.SectionKind_SECTION_KIND_IPTABLES_LEGACY_IPV4, func(ctx context.Context) *offrampv1.Section {
+			return readIptablesLegacy(ctx, host, kubeproxy.IPv4)
+		}),
+		one(offrampv1.SectionKind_SECTION_KIND_IPTABLES_LEGACY_IPV6, func(ctx context.Context) *offrampv1.Section {
+			return readIptablesLegacy(ctx, host, kubeproxy.IPv6)
+		}),
+		one(kindSysctls, func(context.Context) *offrampv1.Section { return readSysctls(host) }),
+		one(kindAddresses, func(ctx context.Context) *offrampv1.Section {
+			return c.readNetworkSection(ctx, kindAddresses, addressesSection)
+		}),
+	}
+}
+
+func (c *scan) readKubeProxy(ctx context.Context) *offrampv1.Section {
+	// Without the addresses only loopback is asked, which is where kube-proxy listens by default.
+	var local *localAddresses
+	if network, _, err := c.readNetwork(ctx); err == nil {
+		local = network.local()
+	}
+	config := c.scanner.config
+	return readKubeProxy(ctx, config.Host, config.KubeProxy, local, config.AssertNone)
+}
+
+func (c *scan) readNetworkSection(
+	ctx context.Context, kind offrampv1.SectionKind, report func(*network) *offrampv1.Section,
+) *offrampv1.Section {
+	network, attempts, err := c.readNetwork(ctx)
+	if err != nil {
+		section := failed(kind, err)
+		section.Volatile.Attempts = attempts
+		return section
+	}
+	section := report(network)
+	section.Volatile.Attempts = attempts
+	return section
+}
+
+// readNetwork reads links and addresses once a scan. A failure is not kept: the next section that needs them tries again.
+func (c *scan) readNetwork(ctx context.Context) (*network, uint32, error) {
+	c.mu.Lock()
+	known, attempts := c.network, c.attempts
+	c.mu.Unlock()
+	if known != nil {
+		return known, attempts, nil
+	}
+	network, attempts, err := readNetwork(ctx)
+	if err == nil {
+		c.mu.Lock()
+		c.network, c.attempts = network, attempts
+		c.mu.Unlock()
+	}
+	return network, attempts, err
+}
