@@ -22,5 +22,6 @@ func main() {
 
 // run is the program: it returns the exit code.
 func run(ctx context.Context, args []string, lookup settings.Lookup, stdout, stderr io.Writer) int {
+	//nolint:contextcheck // the commands take the context that cobra hands to them
 	return program.Run(ctx, newRoot(time.Now), args, lookup, stdout, stderr)
 }

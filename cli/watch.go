@@ -24,27 +24,44 @@ func (c *connection) watch(parent context.Context, target offrampv1.Target, foll
 		defer cancel(nil)
 		limit := time.AfterFunc(c.timeout, func() { cancel(errNoFullList) })
 		defer limit.Stop()
-		stream, err := client.Watch(ctx, &offrampv1.WatchRequest{Target: target})
-		for err == nil {
-			var event *offrampv1.WatchResponse
-			if event, err = stream.Recv(); err != nil {
-				break
-			}
+		err := follow(ctx, client, target, func(event *offrampv1.WatchResponse) error {
 			if event.GetSynced() != nil {
 				limit.Stop()
 			}
-			if printErr := follower.event(event); printErr != nil {
-				return printErr
-			}
+			return follower.event(event)
+		})
+		if parent.Err() != nil {
+			return nil
 		}
-		return c.watchEnded(parent, ctx, err)
+		return c.watchEnded(ctx, err)
 	})
 }
 
-func (c *connection) watchEnded(parent, ctx context.Context, err error) error {
+// follow hands over every event; it ends with an error.
+func follow(ctx context.Context, client offrampv1.FleetServiceClient, target offrampv1.Target, each func(*offrampv1.WatchResponse) error) error {
+	stream, err := client.Watch(ctx, &offrampv1.WatchRequest{Target: target})
+	if err != nil {
+		return err
+	}
+	for {
+		event, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if err := each(event); err != nil {
+			return printError{err}
+		}
+	}
+}
+
+// printError is an error of the output, not of the watch.
+type printError struct{ error }
+
+func (c *connection) watchEnded(ctx context.Context, err error) error {
+	var output printError
 	switch {
-	case parent.Err() != nil:
-		return nil
+	case errors.As(err, &output):
+		return output.error
 	case errors.Is(context.Cause(ctx), errNoFullList):
 		return fmt.Errorf("watching the nodes: no full list from the aggregator at %s within %s; is the address right? --timeout allows for more", c.aggregator, c.timeout)
 	case errors.Is(err, io.EOF):

@@ -48,8 +48,17 @@ func (p *page) meaning(assessment *offrampv1.Assessment) {
 
 func (p *page) common(assessment *offrampv1.Assessment) {
 	p.line(2, "phase: %s", Word(assessment.GetPhase()))
-	p.line(2, "running mode: %s", Word(assessment.GetRunningMode()))
+	p.line(2, "running mode: %s", runningWords(assessment))
 	p.line(2, "leftovers: %s", leftoverWords(assessment.GetLeftovers()))
+}
+
+// runningWords says when another mode runs than the target's, which alone keeps a node from being there.
+func runningWords(assessment *offrampv1.Assessment) string {
+	running, target := Word(assessment.GetRunningMode()), Word(assessment.GetTarget())
+	if running == "unknown" || target == "unknown" || running == target {
+		return running
+	}
+	return running + ", where the target is " + target
 }
 
 // verifyWords adds to the verdict that leftovers alone stand between a node and "clean".

@@ -103,10 +103,9 @@ func TestGoldenFilesAreUsed(t *testing.T) {
 	}
 }
 
-// poison puts an attack into every string of a message, however deep.
-func poison(t *testing.T, message proto.Message, attack string) {
-	t.Helper()
-	poisonMessage(message.ProtoReflect(), attack)
+// poison puts the attacks into every string of a message, however deep.
+func poison(message proto.Message) {
+	poisonMessage(message.ProtoReflect(), attacks)
 }
 
 // attacks are what a hostile node may put into a name: colours, a title, a cleared screen, an 8-bit control sequence, a new
@@ -115,11 +114,11 @@ const attacks = "a\x1b[2J\x1b]0;owned\x07b\u009b31mc\nworker-0 ready\rd\x7fe\u20
 
 func TestHostileText(t *testing.T) {
 	facts, assessment, nodes, fleet := dirtyNode(), dirtyAssessment(), sampleNodes(), sampleFleet()
-	poison(t, facts, attacks)
-	poison(t, assessment, attacks)
-	poison(t, fleet, attacks)
+	poison(facts)
+	poison(assessment)
+	poison(fleet)
 	for _, node := range nodes {
-		poison(t, node, attacks)
+		poison(node)
 	}
 	document := &offrampv1.GetNodeResponse{Summary: nodes[0], Facts: facts}
 	outputs := map[string]func(io.Writer) error{

@@ -114,7 +114,7 @@ func TestVerifyWords(t *testing.T) {
 // A document gives back the message it was made from, attacks included; YAML alone spells out what does not print.
 func TestDocumentsKeepEverything(t *testing.T) {
 	message := &offrampv1.GetNodeResponse{Summary: sampleNodes()[0], Facts: dirtyNode()}
-	poison(t, message, attacks)
+	poison(message)
 	var indented, line bytes.Buffer
 	if err := errors.Join(JSON(&indented, message), JSONLine(&line, message)); err != nil {
 		t.Fatal(err)

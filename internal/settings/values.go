@@ -32,6 +32,7 @@ func ParseTarget(word string) (offrampv1.Target, error) {
 // targetValue makes a target a flag.
 type targetValue struct{ into *offrampv1.Target }
 
+// Type is what help calls the value.
 func (v targetValue) Type() string { return "target" }
 
 func (v targetValue) String() string {
@@ -41,6 +42,7 @@ func (v targetValue) String() string {
 	return strings.ToLower(strings.TrimPrefix(v.into.String(), "TARGET_"))
 }
 
+// Set reads the value as people write it.
 func (v targetValue) Set(word string) error {
 	target, err := ParseTarget(word)
 	if err != nil {
@@ -62,9 +64,12 @@ type choiceValue struct {
 	choices []string
 }
 
-func (v choiceValue) Type() string   { return "word" }
+// Type is what help calls the value.
+func (v choiceValue) Type() string { return "word" }
+
 func (v choiceValue) String() string { return *v.into }
 
+// Set refuses what is none of the choices.
 func (v choiceValue) Set(word string) error {
 	if !slices.Contains(v.choices, word) {
 		return fmt.Errorf("%q is none of %s", word, strings.Join(v.choices, ", "))

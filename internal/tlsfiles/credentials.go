@@ -30,11 +30,15 @@ type rereading struct {
 	files Client
 }
 
-// ClientHandshake reads the files and shakes hands with what they say now.
+// ClientHandshake reads the files and shakes hands with what they say now. gRPC's own credentials look for the authority's
+// name alone, whatever the configuration names.
 func (r *rereading) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	config, err := r.files.Config()
 	if err != nil {
 		return nil, nil, err
+	}
+	if r.files.ServerName != "" {
+		authority = r.files.ServerName
 	}
 	return credentials.NewTLS(config).ClientHandshake(ctx, authority, conn)
 }
