@@ -91,11 +91,11 @@ func setsSection(t testing.TB, count uint64) *v1.SectionReport {
 		Ipsets: &v1.IpsetsFacts{Sets: count}}})
 }
 
-func proxySection(t testing.TB, failures uint64) *v1.SectionReport {
+func proxySection(t testing.TB) *v1.SectionReport {
 	t.Helper()
 	section := encode(t, proxy, &v1.SectionStable{State: v1.SectionState_SECTION_STATE_PRESENT, Content: &v1.SectionStable_KubeProxy{
 		KubeProxy: &v1.KubeProxyFacts{Version: "v1.33.1"}}})
-	section.Volatile = syncs(failures, 1)
+	section.Volatile = syncs(0, 1)
 	return section
 }
 
@@ -128,7 +128,7 @@ func addNodes(t testing.TB, s *Store, n int) []*Session {
 		sessions[i], _, _ = join(s, fmt.Sprintf("node-%06d", i))
 		own := encode(t, kernel, &v1.SectionStable{State: v1.SectionState_SECTION_STATE_PRESENT, Content: &v1.SectionStable_Kernel{
 			Kernel: &v1.KernelFacts{Major: 6, Release: "6.1.0", BootId: fmt.Sprint(i)}}})
-		report(t, sessions[i], own, setsSection(t, 17), proxySection(t, 0))
+		report(t, sessions[i], own, setsSection(t, 17), proxySection(t))
 	}
 	return sessions
 }

@@ -64,7 +64,7 @@ func TestAssessmentsAreKept(t *testing.T) {
 		return rule(node, target)
 	}})
 	session, _, _ := join(s, "a")
-	report(t, session, kernelSection(t, 6, "6.1.0"), proxySection(t, 0))
+	report(t, session, kernelSection(t, 6, "6.1.0"), proxySection(t))
 	expect := func(when string, want int64) {
 		t.Helper()
 		if got := calls.Load(); got != want {

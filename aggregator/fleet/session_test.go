@@ -115,7 +115,7 @@ func TestHeartbeatIsJudged(t *testing.T) {
 func TestHeartbeatCarriesVolatileParts(t *testing.T) {
 	s, c := newStore(t)
 	session, _, _ := join(s, "a")
-	report(t, session, kernelSection(t, 6, "6.1.0"), proxySection(t, 0))
+	report(t, session, kernelSection(t, 6, "6.1.0"), proxySection(t))
 	if got := s.Summary(nftables, "a").GetAssessment().GetFindings(); len(got) != 0 {
 		t.Fatalf("findings %v", got)
 	}

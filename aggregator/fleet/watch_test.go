@@ -25,7 +25,7 @@ func drainWatch(t *testing.T, w *Watcher) (events []*v1.WatchResponse) {
 func TestWatcherHearsOfEveryChange(t *testing.T) {
 	s, c := newStore(t)
 	session, _, _ := join(s, "a")
-	report(t, session, kernelSection(t, 6, "6.1.0"), proxySection(t, 0))
+	report(t, session, kernelSection(t, 6, "6.1.0"), proxySection(t))
 	w := s.Watch(nftables)
 	defer w.Close()
 	expect := func(when string, want int) []*v1.WatchResponse {

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"offramp.dev/offramp/aggregator/fleet"
+	"offramp.dev/offramp/aggregator/serve"
+	"offramp.dev/offramp/internal/program"
+	"offramp.dev/offramp/internal/readiness"
+	"offramp.dev/offramp/internal/settings"
+	"offramp.dev/offramp/internal/version"
+)
+
+// runSettings are the flags of run.
+type runSettings struct {
+	listen              string
+	tls                 serve.Files
+	plaintext           bool
+	heartbeat           time.Duration
+	silentAfter         int
+	forgetAfter         time.Duration
+	drain               time.Duration
+	logFormat, logLevel string
+}
+
+func newRun() *cobra.Command {
+	s := &runSettings{}
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Listen to agents and answer people until SIGTERM or SIGINT",
+		Long: `run serves agents and people on one port over TLS 1.3. The files of --tls-cert-file, --tls-key-file and
+--client-ca-file are read again when they change. Without TLS anybody on the way can read and forge; that needs
+--insecure-plaintext.
+
+At SIGTERM or SIGINT it says NOT_SERVING in its health, ends the agents' streams, which reconnect by themselves, and exits.`,
+		Example: `  offramp-aggregator run --tls-cert-file server.crt --tls-key-file server.key
+  offramp-aggregator run --listen 127.0.0.1:8443 --insecure-plaintext --log-format json`,
+		Args: program.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), cmd.ErrOrStderr()) },
+	}
+	s.addFlags(cmd)
+	return cmd
+}
+
+func (s *runSettings) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&s.listen, "listen", ":8443", "address to listen on, host:port; port 0 takes a free one and logs it")
+	flags.StringVar(&s.tls.Cert, "tls-cert-file", "", "PEM file with the server's certificate chain")
+	flags.StringVar(&s.tls.Key, "tls-key-file", "", "PEM file with the certificate's key")
+	flags.StringVar(&s.tls.ClientCA, "client-ca-file", "", "PEM file with the CA that must have signed every client's certificate (default: clients need none)")
+	flags.BoolVar(&s.plaintext, "insecure-plaintext", false, "serve without TLS: anybody on the way can read and forge")
+	flags.DurationVar(&s.heartbeat, "heartbeat-interval", time.Minute, "how often agents are asked for a sign of life")
+	flags.IntVar(&s.silentAfter, "silent-after", 3, "after how many missed heartbeats a node is silent, never counted ready")
+	flags.DurationVar(&s.forgetAfter, "forget-after", 24*time.Hour, "for how long a node may be silent before it is forgotten")
+	flags.DurationVar(&s.drain, "drain-timeout", 5*time.Second, "how long open calls may take to end at a stop")
+	flags.Var(settings.Choice(&s.logFormat, "text", "json"), "log-format", "format of the log on standard error: text, json")
+	flags.Var(settings.Choice(&s.logLevel, "info", "debug", "warn", "error"), "log-level", "least level to log: debug, info, warn, error")
+}
+
+// check finds settings that contradict each other. It touches no file.
+func (s *runSettings) check() error {
+	switch {
+	case s.plaintext && s.tls != (serve.Files{}):
+		return program.Usagef("--insecure-plaintext means no TLS: it cannot go with --tls-cert-file, --tls-key-file or --client-ca-file")
+	case !s.plaintext && (s.tls.Cert == "" || s.tls.Key == ""):
+		return program.Usagef("TLS needs both --tls-cert-file and --tls-key-file; to serve without TLS pass --insecure-plaintext")
+	case s.heartbeat < time.Second || s.heartbeat > time.Hour:
+		return program.Usagef("--heartbeat-interval is 1s to 1h, not %s", s.heartbeat)
+	case s.silentAfter < 1:
+		return program.Usagef("--silent-after is 1 or more, not %d", s.silentAfter)
+	case s.forgetAfter < time.Duration(s.silentAfter)*s.heartbeat:
+		return program.Usagef("--forget-after %s is shorter than it takes a node to be silent", s.forgetAfter)
+	case s.drain <= 0:
+		return program.Usagef("--drain-timeout must be longer than nothing, not %s", s.drain)
+	default:
+		return nil
+	}
+}
+
+// run wires the parts and waits for the end of ctx.
+func (s *runSettings) run(ctx context.Context, stderr io.Writer) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	log := s.logger(stderr)
+	transport, err := s.transport(log)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.listen)
+	if err != nil {
+		return fmt.Errorf("listen for agents and people: %w", err)
+	}
+	store := fleet.New(fleet.Config{
+		Assess: readiness.Assess, Log: log,
+		HeartbeatInterval: s.heartbeat, SilentAfter: s.silentAfter, ForgetAfter: s.forgetAfter,
+	})
+	server := serve.New(serve.Config{Store: store, TLS: transport, Version: version.Get().Version, Log: log, DrainTimeout: s.drain})
+	log.Info("listening", "address", listener.Addr().String(), "tls", !s.plaintext, "version", version.Get().Version)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return server.Serve(ctx, listener) })
+	group.Go(func() error { store.Run(ctx); return nil })
+	defer log.Info("stopped")
+	return group.Wait()
+}
+
+func (s *runSettings) transport(log *slog.Logger) (*tls.Config, error) {
+	if s.plaintext {
+		log.Warn("serving without TLS: anybody on the way can read and forge")
+		return nil, nil
+	}
+	return serve.TLSConfig(s.tls, log)
+}
+
+func (s *runSettings) logger(to io.Writer) *slog.Logger {
+	var level slog.Level
+	// The flag takes the names of slog's levels alone.
+	_ = level.UnmarshalText([]byte(s.logLevel))
+	options := &slog.HandlerOptions{Level: level}
+	if s.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(to, options))
+	}
+	return slog.New(slog.NewTextHandler(to, options))
+}

@@ -1,0 +1,180 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"offramp.dev/offramp/aggregator/fleet"
+	"offramp.dev/offramp/internal/facts"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+// agents is AgentService.
+type agents struct {
+	offrampv1.UnimplementedAgentServiceServer
+
+	store    *fleet.Store
+	version  string
+	timeouts timeouts
+	streams  *streams
+	log      *slog.Logger
+}
+
+// Connect serves one agent, in the goroutine that gRPC made for it and without another.
+func (a *agents) Connect(stream grpc.BidiStreamingServer[offrampv1.ConnectRequest, offrampv1.ConnectResponse]) error {
+	l := newLink(stream)
+	defer a.streams.add(l.end)()
+	err := ending(stream.Context(), a.converse(l))
+	a.logEnd(stream.Context(), l, err)
+	return err
+}
+
+// converse holds the order of agent.proto: Hello, Welcome, first Report, then whatever comes.
+func (a *agents) converse(l *link) error {
+	hello, err := a.hello(l)
+	if err != nil {
+		return err
+	}
+	session, known := a.store.Join(hello, l)
+	defer session.Leave()
+	if err := a.begin(l, session, known); err != nil {
+		return err
+	}
+	for {
+		message, err := l.receive()
+		if err != nil {
+			return err
+		}
+		if err := a.handle(l, session, message); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *agents) hello(l *link) (*offrampv1.Hello, error) {
+	defer l.within(a.timeouts.hello, errNoHello)()
+	message, err := l.receive()
+	if err != nil {
+		return nil, err
+	}
+	hello := message.GetHello()
+	if hello == nil {
+		return nil, outOfOrder("%s before Hello", name(message))
+	}
+	if err := checkHello(hello); err != nil {
+		return nil, err
+	}
+	l.node = hello.GetNode()
+	return hello, nil
+}
+
+func checkHello(hello *offrampv1.Hello) error {
+	if err := facts.CheckNodeName(hello.GetNode()); err != nil {
+		return err
+	}
+	switch {
+	case len(hello.GetAgentVersion()) > maxVersion:
+		return fmt.Errorf("agent_version has %d bytes, more than %d", len(hello.GetAgentVersion()), maxVersion)
+	case len(hello.GetInstance()) > maxInstance:
+		return fmt.Errorf("instance has %d bytes, more than %d", len(hello.GetInstance()), maxInstance)
+	case hello.GetNow() != nil:
+		return hello.GetNow().CheckValid()
+	default:
+		return nil
+	}
+}
+
+// begin sends the Welcome and waits for the first Report.
+func (a *agents) begin(l *link, session *fleet.Session, known []*offrampv1.SectionDigest) error {
+	defer l.within(a.timeouts.report, errNoReport)()
+	welcome := &offrampv1.Welcome{
+		Known: known, AggregatorVersion: a.version,
+		HeartbeatInterval: durationpb.New(a.store.HeartbeatInterval()),
+	}
+	if err := l.send(&offrampv1.ConnectResponse{Message: &offrampv1.ConnectResponse_Welcome{Welcome: welcome}}, a.timeouts.report); err != nil {
+		return err
+	}
+	message, err := l.receive()
+	if err != nil {
+		return err
+	}
+	if message.GetReport() == nil {
+		return outOfOrder("%s before the first Report", name(message))
+	}
+	return session.Report(message.GetReport())
+}
+
+func (a *agents) handle(l *link, session *fleet.Session, message *offrampv1.ConnectRequest) error {
+	switch body := message.GetMessage().(type) {
+	case *offrampv1.ConnectRequest_Report:
+		return session.Report(body.Report)
+	case *offrampv1.ConnectRequest_Heartbeat:
+		return a.heartbeat(session, body.Heartbeat)
+	case *offrampv1.ConnectRequest_DetailPart:
+		return l.details.take(body.DetailPart)
+	case *offrampv1.ConnectRequest_OrderResult:
+		return a.orderResult(l, body.OrderResult)
+	case *offrampv1.ConnectRequest_Hello:
+		return outOfOrder("a second Hello")
+	default:
+		return errors.New("a message of a kind that this aggregator does not know")
+	}
+}
+
+func (a *agents) heartbeat(session *fleet.Session, heartbeat *offrampv1.Heartbeat) error {
+	if now := heartbeat.GetNow(); now != nil {
+		if err := now.CheckValid(); err != nil {
+			return fmt.Errorf("the clock of a heartbeat: %w", err)
+		}
+	}
+	return session.Heartbeat(heartbeat)
+}
+
+// orderResult notes an answer. This aggregator gives no orders; an answer to another's may still come with a reconnect.
+func (a *agents) orderResult(l *link, result *offrampv1.OrderResult) error {
+	if result.GetId() == "" || len(result.GetId()) > maxOrderID || len(result.GetMessage()) > maxOrderMessage {
+		return errors.New("an order result without an id, or longer than may be")
+	}
+	a.log.Info("order result", "node", l.node, "order", result.GetId(), "outcome", result.GetOutcome().String())
+	return nil
+}
+
+// logEnd tells of streams that ended for a reason; agents that come and go are no news.
+func (a *agents) logEnd(ctx context.Context, l *link, err error) {
+	level := slog.LevelWarn
+	switch status.Code(err) {
+	case codes.OK, codes.Canceled, codes.Unavailable:
+		level = slog.LevelDebug
+	}
+	attributes := []any{"node", l.node, "status", status.Code(err).String(), "reason", status.Convert(err).Message()}
+	if from, ok := peer.FromContext(ctx); ok {
+		attributes = append(attributes, "peer", from.Addr.String())
+	}
+	a.log.Log(ctx, level, "agent stream ended", attributes...)
+}
+
+// name says what kind of message it is, for people.
+func name(message *offrampv1.ConnectRequest) string {
+	switch message.GetMessage().(type) {
+	case *offrampv1.ConnectRequest_Hello:
+		return "Hello"
+	case *offrampv1.ConnectRequest_Report:
+		return "Report"
+	case *offrampv1.ConnectRequest_Heartbeat:
+		return "Heartbeat"
+	case *offrampv1.ConnectRequest_DetailPart:
+		return "DetailPart"
+	case *offrampv1.ConnectRequest_OrderResult:
+		return "OrderResult"
+	default:
+		return "an unknown message"
+	}
+}

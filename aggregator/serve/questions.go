@@ -1,0 +1,172 @@
+package serve
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"offramp.dev/offramp/aggregator/fleet"
+	"offramp.dev/offramp/internal/facts"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+// questions is FleetService.
+type questions struct {
+	offrampv1.UnimplementedFleetServiceServer
+
+	store   *fleet.Store
+	lists   *lists
+	streams *streams
+}
+
+// target reads the target of a question: nftables unless another is named.
+func target(asked offrampv1.Target) (offrampv1.Target, error) {
+	if asked == offrampv1.Target_TARGET_UNSPECIFIED {
+		return offrampv1.Target_TARGET_NFTABLES, nil
+	}
+	if _, known := offrampv1.Target_name[int32(asked)]; !known {
+		return asked, status.Errorf(codes.InvalidArgument, "target %d is not known to this aggregator", asked)
+	}
+	return asked, nil
+}
+
+// GetReadiness judges the fleet for one target.
+func (q *questions) GetReadiness(_ context.Context, request *offrampv1.GetReadinessRequest) (*offrampv1.GetReadinessResponse, error) {
+	target, err := target(request.GetTarget())
+	if err != nil {
+		return nil, err
+	}
+	return q.store.Readiness(target), nil
+}
+
+// ListNodes lists the nodes by name, page by page.
+func (q *questions) ListNodes(_ context.Context, request *offrampv1.ListNodesRequest) (*offrampv1.ListNodesResponse, error) {
+	target, err := target(request.GetTarget())
+	if err != nil {
+		return nil, err
+	}
+	size := int(request.GetPageSize())
+	if size == 0 {
+		size = defaultPage
+	}
+	if size > maxPage {
+		return nil, status.Errorf(codes.InvalidArgument, "page_size is 1 to %d, not %d", maxPage, size)
+	}
+	after, err := readToken(request.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	nodes, more := q.store.Summaries(target, after, size)
+	answer := &offrampv1.ListNodesResponse{Nodes: nodes}
+	if more {
+		answer.NextPageToken = makeToken(nodes[len(nodes)-1].GetNode())
+	}
+	return answer, nil
+}
+
+// GetNode tells everything about one node.
+func (q *questions) GetNode(ctx context.Context, request *offrampv1.GetNodeRequest) (*offrampv1.GetNodeResponse, error) {
+	target, err := target(request.GetTarget())
+	if err != nil {
+		return nil, err
+	}
+	if err := facts.CheckNodeName(request.GetNode()); err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if err := checkLists(request.GetLists()); err != nil {
+		return nil, err
+	}
+	summary, node := q.store.Node(target, request.GetNode())
+	if summary == nil {
+		return nil, status.Errorf(codes.NotFound, "node %q never reported to this aggregator", request.GetNode())
+	}
+	answer := &offrampv1.GetNodeResponse{Summary: summary, Facts: node}
+	for _, name := range request.GetLists() {
+		answer.Lists = append(answer.Lists, q.list(ctx, node, name))
+	}
+	return answer, nil
+}
+
+func checkLists(names []offrampv1.ListName) error {
+	seen := map[offrampv1.ListName]bool{}
+	for _, name := range names {
+		if _, known := offrampv1.ListName_name[int32(name)]; !known || name == offrampv1.ListName_LIST_NAME_UNSPECIFIED {
+			return status.Errorf(codes.InvalidArgument, "list %d is not known to this aggregator", name)
+		}
+		if seen[name] {
+			return status.Errorf(codes.InvalidArgument, "list %v is asked for twice", name)
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+// list brings one list of a node, or says why it cannot.
+func (q *questions) list(ctx context.Context, node *offrampv1.NodeFacts, name offrampv1.ListName) *offrampv1.NamedList {
+	want := reported(node, name)
+	if want == nil {
+		return &offrampv1.NamedList{List: &offrampv1.ListDigest{Name: name}, Error: "the node reported no such list"}
+	}
+	// Only links of this package are ever given to the store.
+	l, _ := q.store.Link(node.GetNode()).(*link)
+	items, err := q.lists.get(ctx, l, want)
+	if err != nil {
+		return &offrampv1.NamedList{List: want, Error: err.Error()}
+	}
+	return &offrampv1.NamedList{List: want, Items: items}
+}
+
+// reported finds the digest of a list; nil when the node reported none.
+func reported(node *offrampv1.NodeFacts, name offrampv1.ListName) *offrampv1.ListDigest {
+	for _, section := range node.GetSections() {
+		stable := section.GetStable()
+		for _, list := range []*offrampv1.ListDigest{stable.GetIpvs().GetList(), stable.GetIpvsLink().GetList()} {
+			if list != nil && list.GetName() == name {
+				return list
+			}
+		}
+	}
+	return nil
+}
+
+// Watch sends every node once, then a mark, then every change. A reader that is slow gets the latest of each node.
+func (q *questions) Watch(request *offrampv1.WatchRequest, stream grpc.ServerStreamingServer[offrampv1.WatchResponse]) error {
+	target, err := target(request.GetTarget())
+	if err != nil {
+		return err
+	}
+	defer q.streams.add(enderOf(stream.Context()))()
+	watcher := q.store.Watch(target)
+	defer watcher.Close()
+	if err := q.sendAll(target, stream); err != nil {
+		return ending(stream.Context(), err)
+	}
+	for {
+		event, err := watcher.Next(stream.Context())
+		if err == nil {
+			err = stream.Send(event)
+		}
+		if err != nil {
+			return ending(stream.Context(), err)
+		}
+	}
+}
+
+// sendAll sends what is known now, in pages so that a large fleet is never held twice, and the mark.
+func (q *questions) sendAll(target offrampv1.Target, stream grpc.ServerStreamingServer[offrampv1.WatchResponse]) error {
+	var sent uint64
+	for after, more := "", true; more; {
+		var page []*offrampv1.NodeSummary
+		page, more = q.store.Summaries(target, after, defaultPage)
+		for _, node := range page {
+			if err := stream.Send(&offrampv1.WatchResponse{Event: &offrampv1.WatchResponse_Node{Node: node}}); err != nil {
+				return err
+			}
+			after = node.GetNode()
+			sent++
+		}
+	}
+	return stream.Send(&offrampv1.WatchResponse{Event: &offrampv1.WatchResponse_Synced{Synced: &offrampv1.Synced{Nodes: sent}}})
+}

@@ -1,0 +1,138 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"offramp.dev/offramp/aggregator/fleet"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+// Config says what a Server serves and how.
+type Config struct {
+	// Store is what every node last said. Required.
+	Store *fleet.Store
+	// TLS is nil for plaintext.
+	TLS *tls.Config
+	// Version of this aggregator, told to agents.
+	Version string
+	// Log is required.
+	Log *slog.Logger
+	// DrainTimeout is how long open calls may take to end at a stop (default 5 s).
+	DrainTimeout time.Duration
+}
+
+// Server is the aggregator's gRPC server: AgentService, FleetService, health and reflection on one port.
+type Server struct {
+	grpc     *grpc.Server
+	health   *health.Server
+	streams  *streams
+	timeouts timeouts
+	log      *slog.Logger
+}
+
+// New makes a server that does not listen yet.
+func New(config Config) *Server {
+	limits := defaultTimeouts()
+	if config.DrainTimeout > 0 {
+		limits.drain = config.DrainTimeout
+	}
+	return newServer(config, limits)
+}
+
+func newServer(config Config, limits timeouts) *Server {
+	s := &Server{
+		grpc:     grpc.NewServer(options(config)...),
+		health:   health.NewServer(),
+		streams:  &streams{open: map[uint64]context.CancelCauseFunc{}},
+		timeouts: limits,
+		log:      config.Log,
+	}
+	offrampv1.RegisterAgentServiceServer(s.grpc, &agents{
+		store: config.Store, version: config.Version, timeouts: limits, streams: s.streams, log: config.Log,
+	})
+	offrampv1.RegisterFleetServiceServer(s.grpc, &questions{
+		store: config.Store, lists: newLists(limits.list, maxListCache), streams: s.streams,
+	})
+	healthv1.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	return s
+}
+
+// options are the limits of a server for very many agents that are mostly quiet: small or no buffers per connection.
+func options(config Config) []grpc.ServerOption {
+	creds := insecure.NewCredentials()
+	if config.TLS != nil {
+		creds = credentials.NewTLS(config.TLS)
+	}
+	return []grpc.ServerOption{
+		grpc.Creds(creds),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ConnectionTimeout(connectionTimeout),
+		grpc.StaticStreamWindowSize(window),
+		grpc.StaticConnWindowSize(window),
+		grpc.ReadBufferSize(0),
+		grpc.WriteBufferSize(4 << 10),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: idleTimeout, Time: keepaliveTime, Timeout: keepaliveTimeout,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveMin, PermitWithoutStream: true}),
+		grpc.InTapHandle(endable),
+		grpc.ChainUnaryInterceptor(containUnary(config.Log)),
+		grpc.ChainStreamInterceptor(containStream(config.Log)),
+		grpc.WaitForHandlers(true),
+	}
+}
+
+// Serve answers until ctx ends, then drains and returns nil. It closes the listener. A Server serves once.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	ended := make(chan error, 1)
+	go func() { ended <- s.grpc.Serve(listener) }()
+	select {
+	case err := <-ended:
+		s.drain()
+		return fmt.Errorf("serve on %v: %w", listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	s.drain()
+	if err := <-ended; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("serve on %v: %w", listener.Addr(), err)
+	}
+	return nil
+}
+
+// drain says goodbye: not serving any more, streams end with UNAVAILABLE, what is left is cut after a while.
+func (s *Server) drain() {
+	s.health.Shutdown()
+	s.streams.endAll()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		s.grpc.GracefulStop()
+	}()
+	late := time.NewTimer(s.timeouts.drain)
+	defer late.Stop()
+	select {
+	case <-stopped:
+		return
+	case <-late.C:
+		s.log.Warn("calls did not end in time and are cut", "after", s.timeouts.drain)
+	}
+	s.grpc.Stop()
+	<-stopped
+}

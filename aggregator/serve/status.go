@@ -1,0 +1,68 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"offramp.dev/offramp/aggregator/fleet"
+)
+
+// Reasons for which the server ends a stream by itself.
+var (
+	errDraining = errors.New("the aggregator is stopping; come back later")
+	errNoHello  = errors.New("no Hello came in time")
+	errNoReport = errors.New("no first Report came in time")
+	errNotTaken = errors.New("the agent does not take its messages")
+)
+
+// code gives the status of these reasons and of the fleet's; ok is false for other errors.
+func code(err error) (code codes.Code, ok bool) {
+	switch {
+	case errors.Is(err, errDraining):
+		return codes.Unavailable, true
+	case errors.Is(err, errNoHello), errors.Is(err, errNoReport), errors.Is(err, errNotTaken):
+		return codes.DeadlineExceeded, true
+	case errors.Is(err, fleet.ErrReplaced):
+		return codes.Aborted, true
+	case errors.Is(err, fleet.ErrOutOfOrder):
+		return codes.FailedPrecondition, true
+	default:
+		return codes.OK, false
+	}
+}
+
+// ending turns the error that ended a stream into its status. When the server ended it, the reason is the context's cause.
+func ending(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		if c, ours := code(cause); ours {
+			return status.Error(c, cause.Error())
+		}
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return nil
+	}
+	if c, ours := code(err); ours {
+		return status.Error(c, err.Error())
+	}
+	if _, already := status.FromError(err); already {
+		return err
+	}
+	return status.Error(codes.InvalidArgument, err.Error())
+}
+
+// received names the fault of a message that could not be received. gRPC says INTERNAL where the bytes are no message.
+func received(err error) error {
+	if status.Code(err) == codes.Internal {
+		return status.Error(codes.InvalidArgument, "the message cannot be decoded: "+status.Convert(err).Message())
+	}
+	return err
+}
+
+func outOfOrder(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", fleet.ErrOutOfOrder, fmt.Sprintf(format, args...))
+}
