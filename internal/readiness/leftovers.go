@@ -1,0 +1,68 @@
+package readiness
+
+import (
+	"offramp.dev/offramp/internal/kubeproxy"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+// leftovers counts what kube-proxy made and the running mode does not use, in the sections that could be read.
+func (n *node) leftovers() *offrampv1.Leftovers {
+	tally := &tally{count: &offrampv1.Leftovers{}}
+	for _, owner := range n.ipvs().GetOwners() {
+		tally.add(owner.GetOwner(), n.leftover(owner.GetOwner()), &tally.count.VirtualServers, owner.GetCount())
+	}
+	n.linkLeftovers(tally)
+	n.ipsetLeftovers(tally)
+	for _, part := range backends() {
+		for _, owner := range n.iptables(part.kind).GetOwners() {
+			answer := n.chainLeftover(part, owner.GetOwner())
+			tally.add(owner.GetOwner(), answer, &tally.count.Chains, owner.GetChains())
+			tally.add(owner.GetOwner(), answer, &tally.count.Jumps, owner.GetJumps())
+		}
+	}
+	for _, owner := range n.nftables().GetOwners() {
+		tally.add(owner.GetOwner(), n.leftover(owner.GetOwner()), &tally.count.Tables, owner.GetCount())
+	}
+	return tally.count
+}
+
+func (n *node) linkLeftovers(tally *tally) {
+	link := n.link()
+	if link == nil {
+		return
+	}
+	answer := n.leftover(link.GetOwner())
+	tally.add(link.GetOwner(), answer, &tally.count.Links, 1)
+	tally.add(link.GetOwner(), answer, &tally.count.LinkAddresses, link.GetIpv4Addresses()+link.GetIpv6Addresses())
+}
+
+// ipsetLeftovers counts entries from the samples: every set of kube-proxy's is among them.
+func (n *node) ipsetLeftovers(tally *tally) {
+	for _, owner := range n.ipsets().GetOwners() {
+		tally.add(owner.GetOwner(), n.leftover(owner.GetOwner()), &tally.count.Ipsets, owner.GetCount())
+	}
+	for _, set := range n.ipsets().GetSamples() {
+		tally.add(set.GetOwner(), n.leftover(set.GetOwner()), &tally.count.IpsetEntries, set.GetEntries())
+	}
+}
+
+type tally struct{ count *offrampv1.Leftovers }
+
+// add counts what is left over, and notes what is kube-proxy's but of which it cannot be told.
+func (t *tally) add(owner string, answer kubeproxy.Answer, sum *uint64, count uint64) {
+	switch answer {
+	case kubeproxy.Yes:
+		*sum += count
+	case kubeproxy.Unknown:
+		if kubeproxy.Owner(owner).IsKubeProxy() && count > 0 {
+			t.count.Undecided = true
+		}
+	case kubeproxy.No:
+	}
+}
+
+// anyLeft reports whether anything is left over.
+func anyLeft(left *offrampv1.Leftovers) bool {
+	return left.GetVirtualServers()+left.GetLinks()+left.GetLinkAddresses()+left.GetIpsets()+left.GetIpsetEntries()+
+		left.GetChains()+left.GetJumps()+left.GetTables() > 0
+}

@@ -1,0 +1,78 @@
+package readiness
+
+import offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+
+// Rule is one thing that can stand in a node's way, or that is to be known about it.
+type Rule struct {
+	// ID is stable, such as "kernel-too-old".
+	ID string
+	// Scope says what the finding is about.
+	Scope offrampv1.Scope
+	// Title is one line for people.
+	Title string
+	// Source is where the rule comes from: code of kube-proxy, a Kubernetes enhancement, something seen on a real node.
+	Source string
+	// ReadyOnly: the finding bears on whether the node could go to the target, not on whether it is there.
+	ReadyOnly bool
+
+	check func(*node, offrampv1.Target) outcome
+}
+
+// verdictOf is one of three answers of a rule.
+type verdictOf uint8
+
+const (
+	quiet verdictOf = iota
+	fires
+	cannotTell
+)
+
+// outcome is what a rule says about a node for one target.
+type outcome struct {
+	verdict  verdictOf
+	severity offrampv1.Severity
+	// evidence is one fact each. A rule that cannot tell for want of a section gives none: section-unreadable says so.
+	evidence []string
+	remedy   string
+}
+
+func quietly() outcome { return outcome{verdict: quiet} }
+
+// unread is the answer of a rule whose sections could not be read.
+func unread() outcome { return outcome{verdict: cannotTell} }
+
+func undecided(remedy string, evidence ...string) outcome {
+	return outcome{verdict: cannotTell, severity: offrampv1.Severity_SEVERITY_WARNING, evidence: evidence, remedy: remedy}
+}
+
+func fire(severity offrampv1.Severity, remedy string, evidence ...string) outcome {
+	return outcome{verdict: fires, severity: severity, evidence: evidence, remedy: remedy}
+}
+
+func block(remedy string, evidence ...string) outcome {
+	return fire(offrampv1.Severity_SEVERITY_BLOCKER, remedy, evidence...)
+}
+
+func warn(remedy string, evidence ...string) outcome {
+	return fire(offrampv1.Severity_SEVERITY_WARNING, remedy, evidence...)
+}
+
+func inform(remedy string, evidence ...string) outcome {
+	return fire(offrampv1.Severity_SEVERITY_INFO, remedy, evidence...)
+}
+
+// maxEvidence bounds Finding.evidence, as fleet.proto says.
+const maxEvidence = 20
+
+// finding is the outcome as people get it, nil where there is nothing to say.
+func (r Rule) finding(said outcome) *offrampv1.Finding {
+	if said.verdict == quiet || (said.verdict == cannotTell && len(said.evidence) == 0) {
+		return nil
+	}
+	return &offrampv1.Finding{
+		Id: r.ID, Severity: said.severity, Scope: r.Scope, Title: r.Title, Source: r.Source,
+		Evidence:  said.evidence[:min(len(said.evidence), maxEvidence)],
+		Remedy:    said.remedy,
+		Undecided: said.verdict == cannotTell,
+	}
+}

@@ -1,0 +1,91 @@
+package readiness
+
+import (
+	"fmt"
+
+	"offramp.dev/offramp/internal/kubeproxy"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+func foreignRules() []Rule {
+	return []Rule{
+		{
+			ID:    "foreign-virtual-servers",
+			Scope: offrampv1.Scope_SCOPE_NODE,
+			Title: "Somebody else uses IPVS on this node",
+			Source: "kubernetes pkg/proxy/ipvs/cleanup.go: every start in nftables mode flushes the whole IPVS table; " +
+				"proxier.go: ipvs mode deletes what it does not want outside ipvs.excludeCIDRs",
+			ReadyOnly: true,
+			check:     checkForeignServers,
+		},
+		{
+			ID:     "foreign-references",
+			Scope:  offrampv1.Scope_SCOPE_NODE,
+			Title:  "Somebody else's rules jump into kube-proxy's chains",
+			Source: "CNI portmap with externalSetMarkChain, old cri-o: the chain goes away or gets empty when the mode changes",
+			check:  checkForeignReferences,
+		},
+	}
+}
+
+func checkForeignServers(n *node, target offrampv1.Target) outcome {
+	if !n.read(offrampv1.SectionKind_SECTION_KIND_IPVS) {
+		return unread()
+	}
+	evidence := evidenceOf(keep(n.holdings(), func(h holding) bool {
+		return h.what == virtualServers && h.owner.IsForeign()
+	}))
+	if len(evidence) == 0 {
+		return quietly()
+	}
+	for _, server := range n.ipvs().GetSamples() {
+		if kubeproxy.Owner(server.GetOwner()).IsForeign() {
+			evidence = append(evidence, serverEvidence(server))
+		}
+	}
+	return foreignServersFor(target, n.running(), evidence)
+}
+
+// foreignServersFor weighs them: whether getting to the target destroys them, staying there may, or neither.
+func foreignServersFor(target offrampv1.Target, running offrampv1.ProxyMode, evidence []string) outcome {
+	destroys := target == offrampv1.Target_TARGET_NFTABLES || target == offrampv1.Target_TARGET_IPVS
+	switch {
+	case !destroys:
+		return inform("", evidence...)
+	case running == targetMode(target):
+		return warn("Expect them to be gone after the next restart of kube-proxy, and have their owner put them back.", evidence...)
+	default:
+		return block("Move them off this node, or have their owner put them back after each start of kube-proxy, or choose iptables "+
+			"mode, whose start leaves them.", evidence...)
+	}
+}
+
+func serverEvidence(server *offrampv1.VirtualServer) string {
+	if server.GetProtocol() == "FWM" {
+		return fmt.Sprintf("FWM %d, scheduler %s, %s", server.GetFwmark(), server.GetScheduler(), server.GetOwner())
+	}
+	return fmt.Sprintf("%s %s port %d, scheduler %s, %s", server.GetProtocol(), server.GetAddress(), server.GetPort(),
+		server.GetScheduler(), server.GetOwner())
+}
+
+func checkForeignReferences(n *node, _ offrampv1.Target) outcome {
+	var evidence []string
+	for _, part := range backends() {
+		for _, reference := range n.iptables(part.kind).GetForeignReferences() {
+			evidence = append(evidence, fmt.Sprintf("%s: %s %s jumps to %s", part.name, reference.GetTable(),
+				reference.GetFromChain(), reference.GetToChain()))
+		}
+		if count := n.iptables(part.kind).GetForeignReferenceCount(); count > 0 && len(evidence) == 0 {
+			evidence = append(evidence, fmt.Sprintf("%s: %d jumps", part.name, count))
+		}
+	}
+	switch {
+	case len(evidence) > 0:
+		return warn("Change whoever makes them (remove externalSetMarkChain from the CNI configuration) before the mode changes.",
+			evidence...)
+	case !n.read(iptablesKinds()...):
+		return unread()
+	default:
+		return quietly()
+	}
+}
