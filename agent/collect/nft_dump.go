@@ -36,37 +36,64 @@ func (r *nftReader) generation(ctx context.Context) (uint32, error) {
 	return generation, nil
 }
 
-// walk hands every object of the ruleset to visit, kind by kind: tables, chains, sets, rules. It returns a fingerprint
-// of which objects there were, in which order. A rule is never changed in place: a new one has a new handle.
-func (r *nftReader) walk(ctx context.Context, visit func(kind nftKind, object *nftObject) error) (uint64, error) {
+// heads hands every table, chain and set to visit, in this order. It returns a fingerprint of them.
+func (r *nftReader) heads(ctx context.Context, visit nftVisit) (uint64, error) {
 	var seen maphash.Hash
 	seen.SetSeed(r.seed)
-	for _, kind := range []nftKind{nftTables(), nftChains(), nftSets(), nftRules()} {
-		var object nftObject
-		err := r.socket.dump(ctx, nftRequest(kind.request, unix.NLM_F_DUMP), func(message []byte) error {
-			var err error
-			if object, err = parseNFT(kind, message); err != nil {
-				return err
-			}
-			remember(&seen, kind, &object)
-			return visit(kind, &object)
+	for _, kind := range []nftKind{nftTables(), nftChains(), nftSets()} {
+		err := r.each(ctx, kind, nftRequest(kind.request, unix.NLM_F_DUMP), func(kind nftKind, object *nftObject) error {
+			object.fingerprint(&seen)
+			return visit(kind, object)
 		})
 		if err != nil {
-			return 0, fmt.Errorf("list the %s of nf_tables: %w", kind.what, err)
+			return 0, err
 		}
 	}
 	return seen.Sum64(), nil
 }
 
-// remember adds what identifies an object to a hash. Writes to it never fail.
-func remember(seen *maphash.Hash, kind nftKind, object *nftObject) {
-	var fixed [10]byte
-	fixed[0], fixed[1] = byte(kind.request), object.family
-	binary.NativeEndian.PutUint64(fixed[2:], object.handle)
+// nftVisit takes an object, whose bytes are only good meanwhile.
+type nftVisit func(kind nftKind, object *nftObject) error
+
+// rules hands every rule to visit, table by table.
+func (r *nftReader) rules(ctx context.Context, visit nftVisit) error {
+	return r.each(ctx, nftRules(), nftRequest(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP), visit)
+}
+
+// rulesOf hands the rules of one table to visit.
+func (r *nftReader) rulesOf(ctx context.Context, table nftTableKey, visit nftVisit) error {
+	request := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP)
+	request.AddData(&nl.Nfgenmsg{NfgenFamily: table.family, Version: nl.NFNETLINK_V0})
+	request.AddData(nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated(table.name)))
+	return r.each(ctx, nftRules(), request, visit)
+}
+
+func (r *nftReader) each(ctx context.Context, kind nftKind, request *nl.NetlinkRequest, visit nftVisit) error {
+	var object nftObject
+	err := r.socket.dump(ctx, request, func(message []byte) error {
+		var err error
+		if object, err = parseNFT(kind, message); err != nil {
+			return err
+		}
+		return visit(kind, &object)
+	})
+	if err != nil {
+		return fmt.Errorf("list the %s of nf_tables: %w", kind.what, err)
+	}
+	return nil
+}
+
+// fingerprint adds what identifies an object to a hash. A rule is never changed in place: a new one has a new handle.
+// Writes to a hash never fail.
+func (o *nftObject) fingerprint(seen *maphash.Hash) {
+	var fixed [13]byte
+	fixed[0] = o.family
+	binary.NativeEndian.PutUint64(fixed[1:], o.handle)
+	binary.NativeEndian.PutUint32(fixed[9:], o.use)
 	_, _ = seen.Write(fixed[:])
-	_, _ = seen.Write(object.table)
+	_, _ = seen.Write(o.table)
 	_ = seen.WriteByte(0)
-	_, _ = seen.Write(object.name)
+	_, _ = seen.Write(o.name)
 	_ = seen.WriteByte(0)
 }
 

@@ -22,7 +22,7 @@ const (
 type nftKind struct {
 	request               int
 	table, name, handle   uint16
-	hook, flags           uint16
+	hook, use, flags      uint16
 	expressions, userdata uint16
 	anonymous             uint32 // flag of an object that has no name of its own to people
 	what                  string
@@ -39,7 +39,7 @@ func nftChains() nftKind {
 	return nftKind{
 		what: "chains", request: unix.NFT_MSG_GETCHAIN,
 		table: unix.NFTA_CHAIN_TABLE, name: unix.NFTA_CHAIN_NAME, handle: unix.NFTA_CHAIN_HANDLE,
-		hook: unix.NFTA_CHAIN_HOOK,
+		hook: unix.NFTA_CHAIN_HOOK, use: unix.NFTA_CHAIN_USE,
 	}
 }
 
@@ -69,6 +69,9 @@ type nftObject struct {
 	handle uint64
 	// hooked: a hook of the kernel calls the chain.
 	hooked bool
+	// use is how many rules the chain has, and jumps to it: the kernel's own count, which is right at once when a
+	// transaction is prepared and again when it fails.
+	use uint32
 	// anonymous: part of a rule rather than a thing of its own.
 	anonymous             bool
 	expressions, userdata []byte
@@ -93,6 +96,8 @@ func parseNFT(kind nftKind, message []byte) (nftObject, error) {
 			object.expressions = value
 		case kind.userdata:
 			object.userdata = value
+		case kind.use:
+			return bigEndian32(value, &object.use)
 		case kind.handle:
 			return bigEndian64(value, &object.handle)
 		case kind.flags:

@@ -63,10 +63,11 @@ func snapshotNFT(ctx context.Context, mods *modules) (*nftSnapshot, uint32, erro
 	return repeat(ctx, reader.snapshot)
 }
 
-// snapshot reads the ruleset twice and fails with errTorn unless both readings and the generation around them agree.
+// snapshot reads the ruleset, and fails with errTorn unless it was the same all the time.
 //
 // Neither the generation nor the kernel's own flag for interrupted dumps is enough: a transaction that is still being
 // prepared, or that failed, moves neither, and yet shifts where a dump goes on after each part (nf_tables_dump_rules).
+// So tables, chains and sets are read again at the end, and rules have to add up or be read again too.
 func (r *nftReader) snapshot(ctx context.Context) (*nftSnapshot, error) {
 	before, err := r.generation(ctx)
 	if errors.Is(err, unix.EINVAL) {
@@ -75,12 +76,18 @@ func (r *nftReader) snapshot(ctx context.Context) (*nftSnapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	snapshot := newNFTSnapshot()
-	first, err := r.walk(ctx, snapshot.visit)
+	snapshot := newNFTSnapshot(r.seed)
+	first, err := r.heads(ctx, snapshot.addHead)
 	if err != nil {
 		return nil, err
 	}
-	second, err := r.walk(ctx, func(nftKind, *nftObject) error { return nil })
+	if err := r.rules(ctx, snapshot.addRule); err != nil {
+		return nil, err
+	}
+	if err := r.confirmRules(ctx, snapshot); err != nil {
+		return nil, err
+	}
+	second, err := r.heads(ctx, func(nftKind, *nftObject) error { return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +96,28 @@ func (r *nftReader) snapshot(ctx context.Context) (*nftSnapshot, error) {
 		err = errTorn
 	}
 	return snapshot, err
+}
+
+// confirmRules reads the rules again of every table whose chains do not prove that all of them were seen.
+func (r *nftReader) confirmRules(ctx context.Context, snapshot *nftSnapshot) error {
+	for key, table := range snapshot.tables {
+		if table.addsUp() {
+			continue
+		}
+		var again maphash.Hash
+		again.SetSeed(r.seed)
+		err := r.rulesOf(ctx, key, func(_ nftKind, object *nftObject) error {
+			object.fingerprint(&again)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if again.Sum64() != table.seen.Sum64() {
+			return errTorn
+		}
+	}
+	return nil
 }
 
 // iptablesSection reports the tables of one backend and family.

@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"hash/maphash"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -10,6 +11,7 @@ import (
 
 // nftSnapshot counts one walk through the ruleset: tables of the iptables-nft backend apart from native ones.
 type nftSnapshot struct {
+	seed       maphash.Seed
 	generation uint32
 	ipv4, ipv6 *ruleset
 	tables     map[nftTableKey]*nftTable
@@ -28,35 +30,48 @@ type nftTable struct {
 	// iptables is nil for a native table.
 	iptables            *ruleset
 	chains, sets, rules uint64
+	// uses sums up the kernel's counts of rules in the chains and of jumps to them; jumps is how many of those stand in
+	// rules.
+	uses, jumps uint64
+	// seen is the fingerprint of the rules.
+	seen maphash.Hash
 	// The highest handles so far.
 	lastChain, lastSet uint64
 }
 
-func newNFTSnapshot() *nftSnapshot {
+func newNFTSnapshot(seed maphash.Seed) *nftSnapshot {
 	return &nftSnapshot{
+		seed:   seed,
 		ipv4:   newRuleset(kubeproxy.IPv4),
 		ipv6:   newRuleset(kubeproxy.IPv6),
 		tables: map[nftTableKey]*nftTable{},
 	}
 }
 
-// visit counts an object of the ruleset.
-func (s *nftSnapshot) visit(kind nftKind, object *nftObject) error {
+// addHead counts a table, chain or set.
+func (s *nftSnapshot) addHead(kind nftKind, object *nftObject) error {
 	if kind.request == unix.NFT_MSG_GETTABLE {
 		return s.addTable(object)
 	}
 	table := s.find(object)
+	switch {
+	case table == nil:
+		return errTorn
+	case kind.request == unix.NFT_MSG_GETCHAIN:
+		return table.addChain(object)
+	default:
+		return table.addSet(object)
+	}
+}
+
+// addRule counts a rule.
+func (s *nftSnapshot) addRule(_ nftKind, object *nftObject) error {
+	table := s.find(object)
 	if table == nil {
 		return errTorn
 	}
-	switch kind.request {
-	case unix.NFT_MSG_GETCHAIN:
-		return table.addChain(object)
-	case unix.NFT_MSG_GETSET:
-		return table.addSet(object)
-	default:
-		return table.addRule(object)
-	}
+	object.fingerprint(&table.seen)
+	return table.addRule(object)
 }
 
 func (s *nftSnapshot) find(object *nftObject) *nftTable {
@@ -71,6 +86,7 @@ func (s *nftSnapshot) addTable(object *nftObject) error {
 	if s.tables[table.nftTableKey] != nil {
 		return errTorn
 	}
+	table.seen.SetSeed(s.seed)
 	if isIPTablesName(table.name) {
 		switch table.family {
 		case unix.NFPROTO_IPV4:
@@ -105,6 +121,7 @@ func rises(last *uint64, handle uint64) error {
 
 func (t *nftTable) addChain(object *nftObject) error {
 	t.chains++
+	t.uses += uint64(object.use)
 	if t.iptables != nil {
 		t.iptables.addChain(t.name, string(object.name), object.hooked)
 	}
@@ -124,8 +141,18 @@ func (t *nftTable) addRule(object *nftObject) error {
 		return nil
 	}
 	rule, err := parseNFTRule(object)
-	if err == nil {
-		t.iptables.addRule(t.name, object.name, &rule)
+	if err != nil {
+		return err
 	}
-	return err
+	if len(rule.to) > 0 {
+		t.jumps++
+	}
+	t.iptables.addRule(t.name, object.name, &rule)
+	return nil
+}
+
+// addsUp reports whether the kernel's own counts prove that every rule was seen, and none twice. They do not for a native
+// table, whose expressions are not looked at, nor where maps hold jumps too.
+func (t *nftTable) addsUp() bool {
+	return t.iptables != nil && t.uses == t.rules+t.jumps
 }
