@@ -3,6 +3,7 @@ package render
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
@@ -24,6 +25,9 @@ func (p *page) node(facts *offrampv1.NodeFacts, assessment *offrampv1.Assessment
 	}
 	if len(facts.GetSections()) == 0 {
 		p.line(2, "nothing was reported")
+	}
+	if slices.ContainsFunc(facts.GetSections(), wantsRoot) {
+		p.line(2, "What is unreadable here may be read by root alone: run the agent as root.")
 	}
 	p.blank()
 	p.line(0, "What it means for target %s", Word(assessment.GetTarget()))

@@ -55,7 +55,7 @@ func absence(kind offrampv1.SectionKind) string {
 func emptiness(kind offrampv1.SectionKind) string {
 	switch {
 	case isIptables(kind):
-		return "tables with no rule and no chain but the built-in ones"
+		return "no rule, and no chain but built-in ones"
 	case kind == offrampv1.SectionKind_SECTION_KIND_IPVS:
 		return "ip_vs is loaded and has no virtual server"
 	case kind == offrampv1.SectionKind_SECTION_KIND_IPSETS:
@@ -82,9 +82,6 @@ func (p *page) section(section *offrampv1.Section) {
 		p.line(2, "%s: %s%s", name, state, parentheses(emptiness(section.GetKind())))
 	default:
 		p.line(2, "%s: %s%s", name, state, parentheses(Clean(stable.GetError())))
-		if hint := remedyFor(stable.GetError()); hint != "" {
-			p.line(6, "%s", hint)
-		}
 	}
 }
 
@@ -129,13 +126,8 @@ func parentheses(text string) string {
 	return " (" + text + ")"
 }
 
-// remedyFor says what to do about a section that could not be read for want of rights.
-func remedyFor(failure string) string {
-	failure = strings.ToLower(failure)
-	for _, want := range []string{"permission denied", "operation not permitted"} {
-		if strings.Contains(failure, want) {
-			return "Run it as root: an ordinary user may not read this."
-		}
-	}
-	return ""
+// wantsRoot tells whether a section could not be read for want of rights.
+func wantsRoot(section *offrampv1.Section) bool {
+	failure := strings.ToLower(section.GetStable().GetError())
+	return strings.Contains(failure, "permission denied") || strings.Contains(failure, "operation not permitted")
 }

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"regexp"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/credentials"
+
+	"offramp.dev/offramp/agent/collect"
+	"offramp.dev/offramp/internal/program"
+	"offramp.dev/offramp/internal/tlsfiles"
+)
+
+// defaultScanInterval is how often the node is read when nothing announces a change.
+const defaultScanInterval = 30 * time.Second
+
+// reporting is what it takes to report a node to its aggregators.
+type reporting struct {
+	config       collect.Config
+	aggregators  []string
+	credentials  credentials.TransportCredentials
+	scanInterval time.Duration
+	log          *slog.Logger
+}
+
+// daemon are the settings of run.
+type daemon struct {
+	*options
+	aggregators  []string
+	scanInterval time.Duration
+	tls          tlsfiles.Client
+}
+
+func runCommand(c *options) *cobra.Command {
+	d := &daemon{options: c}
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Report this node to one or more aggregators until stopped",
+		Long: `Read this node again and again and report what changed to every aggregator named,
+until SIGTERM or SIGINT. An aggregator that cannot be reached is tried again for
+ever, at growing intervals.
+
+TLS is used unless --insecure-plaintext says otherwise. Files with certificates
+are read again for each connection, so that they may be renewed.`,
+		Example: `  offramp-agent run --aggregator offramp-aggregator:8443 --ca-file /etc/offramp/ca.pem
+  offramp-agent run --aggregator 10.0.0.5:8443 --aggregator 10.0.0.6:8443 --node worker-1
+  OFFRAMP_AGGREGATOR=a:8443,b:8443 NODE_NAME=worker-1 offramp-agent run --log-format json`,
+		Args: program.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context(), cmd.ErrOrStderr()) },
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&d.aggregators, "aggregator", nil, "address of an aggregator, host:port; may be repeated")
+	flags.DurationVar(&d.scanInterval, "scan-interval", defaultScanInterval, "how long to wait between two readings of the node")
+	d.tls.AddFlags(flags)
+	return cmd
+}
+
+func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
+	if err := d.check(); err != nil {
+		return program.UsageError{Err: err}
+	}
+	config, err := d.config()
+	if err != nil {
+		return err
+	}
+	if err := checkNode(config.Node); err != nil {
+		return program.UsageError{Err: err}
+	}
+	creds, err := d.tls.Credentials()
+	if err != nil {
+		return err
+	}
+	log := newLog(stderr, d.logFormat, d.logLevel)
+	log.Info("reporting", "node", config.Node, "aggregators", d.aggregators, "version", config.AgentVersion,
+		"plaintext", d.tls.InsecurePlaintext, "scan_interval", d.scanInterval)
+	config.History = true
+	failure := d.report(ctx, reporting{config, d.aggregators, creds, d.scanInterval, log})
+	if ctx.Err() == nil {
+		return failure
+	}
+	log.Info("stopped", "reason", context.Cause(ctx))
+	return nil
+}
+
+// check looks for mistakes that need no reading of the node.
+func (d *daemon) check() error {
+	if len(d.aggregators) == 0 {
+		return program.Usagef("which aggregator? Name it with --aggregator host:port or OFFRAMP_AGGREGATOR")
+	}
+	for _, address := range d.aggregators {
+		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+			return program.Usagef("--aggregator wants host:port, not %q", address)
+		}
+	}
+	if d.scanInterval <= 0 {
+		return program.Usagef("--scan-interval must be longer than nothing, not %s", d.scanInterval)
+	}
+	return d.tls.Check()
+}
+
+// checkNode wants a name as the API server allows it: a DNS subdomain of at most 253 bytes.
+func checkNode(name string) error {
+	label := `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
+	if len(name) > 253 || !regexp.MustCompile(`^`+label+`(\.`+label+`)*$`).MatchString(name) {
+		return program.Usagef("%q is no Kubernetes node name; name this node with --node, OFFRAMP_NODE or NODE_NAME", name)
+	}
+	return nil
+}
