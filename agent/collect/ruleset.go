@@ -123,7 +123,8 @@ func (s *ruleset) addJump(table string, from ruleChain, rule *rule) {
 		Table: table, From: from.name, To: to, Family: s.family,
 		Comment: string(rule.comment), CtStateNew: rule.ctStateNew, OtherMatches: rule.otherMatches,
 	})
-	if owner != from.owner && owner != kubeproxy.OwnerUnknown && owner != kubeproxy.OwnerKernel {
+	// The owner of a jump of kube-proxy's may be a mode, and that of the chain both modes; elsewhere they are the same.
+	if owner != from.owner && (owner == toOwner || owner.IsKubeProxy()) && owner != kubeproxy.OwnerUnknown {
 		s.tables[table].count(owner).Jumps++
 	}
 	if toOwner.IsKubeProxy() && !owner.IsKubeProxy() {
