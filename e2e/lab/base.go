@@ -1,0 +1,249 @@
+package lab
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+)
+
+// layout is part of every cached archive's name; a change to what archives hold needs a new one.
+const layout = "1"
+
+// base makes the part of the guests' file system that is the same for all: the host's native tools with their
+// libraries. It is made anew when one of the host's files has changed.
+func (l *Lab) base(ctx context.Context) (string, error) {
+	began := time.Now()
+	content, err := baseContent(ctx)
+	if err != nil {
+		return "", fmt.Errorf("collecting the guests' tools: %w", err)
+	}
+	name := filepath.Join("base", content.digest()+".cpio")
+	made := false
+	path, err := l.cache.entry(ctx, name, func(path string) error {
+		made = true
+		return writeArchive(path, content)
+	})
+	if err != nil {
+		return "", fmt.Errorf("making the guests' file system: %w", err)
+	}
+	if made {
+		l.logf(began, "made the guests' file system")
+	}
+	return path, nil
+}
+
+// digest names the content without reading it: by path, size and time of each file.
+func (a archive) digest() string {
+	names := make([]string, 0, len(a))
+	for name := range a {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	sum := sha256.New()
+	_, _ = fmt.Fprintln(sum, layout)
+	for _, name := range names {
+		e := a[name]
+		_, _ = fmt.Fprintln(sum, name, e.mode, e.host, e.text)
+		if info, err := os.Stat(e.host); e.host != "" && err == nil {
+			_, _ = fmt.Fprintln(sum, info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:12])
+}
+
+func writeArchive(path string, content archive) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("creating an archive: %w", err)
+	}
+	if err := content.write(file); err != nil {
+		_ = file.Close()
+		return err
+	}
+	return file.Close()
+}
+
+// baseContent lists the guests' file system without modules and init.
+func baseContent(ctx context.Context) (archive, error) {
+	a := archive{}
+	for _, dir := range []string{"usr/bin", "usr/sbin", "usr/lib", "usr/lib64", "proc", "sys", "dev", "run", "tmp", "root", "var/lib", "etc"} {
+		a.folder(dir)
+	}
+	for _, merged := range []string{"bin", "sbin", "lib", "lib64"} {
+		a.link(merged, "usr/"+merged)
+	}
+	a.text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n")
+	a.text("etc/group", "root:x:0:\nnogroup:x:65534:\n")
+	a.text("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n")
+	t := tools{archive: a, libraries: newLibraries("/")}
+	if err := t.addAll(); err != nil {
+		return nil, err
+	}
+	return a, addApplets(ctx, a)
+}
+
+// tools adds programs of the host with the libraries they need.
+type tools struct {
+	archive   archive
+	libraries *libraries
+}
+
+func (t tools) addAll() error {
+	for _, name := range []string{
+		"modprobe", "lsmod", "rmmod", "insmod", "modinfo", "depmod", "ip", "busybox", "nft", "ipset", "ipvsadm", "conntrack",
+	} {
+		if err := t.program(name); err != nil {
+			return err
+		}
+	}
+	for _, name := range optionalPrograms() {
+		if _, err := lookProgram(name); err == nil {
+			if err := t.program(name); err != nil {
+				return err
+			}
+		}
+	}
+	if err := t.iptables(); err != nil {
+		return err
+	}
+	return t.files("/etc/protocols", "/etc/services", "/etc/iproute2/*", "/etc/ethertypes")
+}
+
+// program adds a program under its own name.
+func (t tools) program(name string) error {
+	path, err := lookProgram(name)
+	if err != nil {
+		return err
+	}
+	return t.binary(path)
+}
+
+// binary adds an ELF file at its path: the file that it is in the end, the path as a link to that, its libraries.
+func (t tools) binary(path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("following %s: %w", path, err)
+	}
+	t.archive.file(merge(real), real, 0o755)
+	if merge(path) != merge(real) {
+		t.archive.link(merge(path), merge(real))
+	}
+	needed, err := t.libraries.closure(real)
+	if err != nil {
+		return err
+	}
+	for _, library := range needed {
+		if err := t.binary(library); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// merge gives a path as it is where /bin, /sbin and /lib are links into /usr.
+func merge(path string) string {
+	for _, dir := range []string{"/bin/", "/sbin/", "/lib/", "/lib64/"} {
+		if strings.HasPrefix(path, dir) {
+			return "/usr" + path
+		}
+	}
+	return path
+}
+
+// iptables adds both backends under all their names, the plain names being the nft backend's, and all extensions.
+func (t tools) iptables() error {
+	for _, backend := range []string{"nft", "legacy"} {
+		any, err := lookProgram("iptables-" + backend)
+		if err != nil {
+			return err
+		}
+		if err := t.iptablesNames(filepath.Dir(any), backend); err != nil {
+			return err
+		}
+	}
+	extensions, err := filepath.Glob("/usr/lib/*/xtables/*.so")
+	if err != nil || len(extensions) == 0 {
+		return fmt.Errorf("no iptables extensions under /usr/lib (%w)", err)
+	}
+	for _, extension := range extensions {
+		if err := t.binary(extension); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t tools) iptablesNames(dir, backend string) error {
+	for _, family := range []string{"iptables", "ip6tables"} {
+		for _, action := range []string{"", "-save", "-restore"} {
+			path := filepath.Join(dir, family+"-"+backend+action)
+			if err := t.binary(path); err != nil {
+				return err
+			}
+			if backend == "nft" {
+				t.archive.link(merge(filepath.Join(dir, family+action)), merge(path))
+			}
+		}
+	}
+	return nil
+}
+
+// files adds plain files; what is not there is left out.
+func (t tools) files(patterns ...string) error {
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return fmt.Errorf("looking for %s: %w", pattern, err)
+		}
+		for _, path := range found {
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+				t.archive.file(path, path, 0o644)
+			}
+		}
+	}
+	return nil
+}
+
+// addApplets links busybox's applets for which there is no program of their own.
+func addApplets(ctx context.Context, a archive) error {
+	busybox, err := lookProgram("busybox")
+	if err != nil {
+		return err
+	}
+	list, err := exec.CommandContext(ctx, busybox, "--list").Output()
+	if err != nil {
+		return fmt.Errorf("asking busybox for its applets: %w", err)
+	}
+	for name := range strings.FieldsSeq(string(list)) {
+		if !a.has("usr/sbin/"+name) && !a.has("usr/bin/"+name) {
+			a.link("usr/bin/"+name, merge(busybox))
+		}
+	}
+	return nil
+}
+
+func (a archive) has(name string) bool {
+	_, there := a[name]
+	return there
+}
+
+// copyTo appends a file to w.
+func copyTo(w io.Writer, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("opening an archive: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := io.Copy(w, file); err != nil {
+		return fmt.Errorf("copying an archive: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"offramp.dev/offramp/e2e/lab/wire"
+)
+
+const (
+	// bootLimit is the most that a boot may take; in software on a busy machine it takes 10 to 20 s.
+	bootLimit = 2 * time.Minute
+	// kvmBootLimit is when a boot by the processor is given up where software is the other choice. It takes 2 s.
+	kvmBootLimit = 20 * time.Second
+	// defaultMemory is what a guest gets, in MiB.
+	defaultMemory = 1024
+)
+
+// VM says what is to be booted.
+type VM struct {
+	// Name is the guest's host name: letters, digits and dashes.
+	Name string
+	// Kernel is one of Kernels(): "5.10", "6.1", "6.12".
+	Kernel string
+	// Memory in MiB; 0 is 1024.
+	Memory int
+	// Files are put into the guest's file system before it starts.
+	Files []File
+	// Cmdline is added to the kernel's command line.
+	Cmdline string
+}
+
+// File is a file for a guest.
+type File struct {
+	// Path is where it goes.
+	Path string
+	// Host is the host's file to copy; if empty, Text is the content.
+	Host, Text string
+	// Mode is its permissions; 0 is 0644.
+	Mode fs.FileMode
+}
+
+// Guest is a running virtual machine. Its methods may be called from several goroutines.
+type Guest struct {
+	// Name, Kernel and Release are the host name, the kernel as asked for, and as uname -r gives it.
+	Name, Kernel, Release string
+	// Accel is how it runs: TCG or KVM.
+	Accel Accel
+	// BootTime is how long it took from the start of the virtual machine until it took commands.
+	BootTime time.Duration
+
+	lab     *Lab
+	machine *machine
+	address string
+}
+
+// Boot starts a virtual machine and waits until it takes commands, for at most two minutes once the kernel is fetched.
+func (l *Lab) Boot(ctx context.Context, vm VM) (*Guest, error) {
+	if !regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`).MatchString(vm.Name) {
+		return nil, fmt.Errorf("%q is no name for a virtual machine", vm.Name)
+	}
+	parts, err := l.prepare(ctx, vm)
+	if err != nil {
+		return nil, err
+	}
+	accels, err := l.accels()
+	if err != nil {
+		return nil, err
+	}
+	for i, accel := range accels {
+		limit := bootLimit
+		if i+1 < len(accels) {
+			limit = kvmBootLimit
+		}
+		g, bootErr := l.bootWith(ctx, vm, parts, accel, limit)
+		if bootErr == nil {
+			return g, nil
+		}
+		l.logf(time.Now(), "%s did not boot with %s", vm.Name, accel)
+		err = errors.Join(err, fmt.Errorf("booting %s (kernel %s, %s): %w", vm.Name, vm.Kernel, accel, bootErr))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, err
+}
+
+// accels are the ways to boot, to be tried in turn.
+func (l *Lab) accels() ([]Accel, error) {
+	usable := kvmUsable()
+	switch {
+	case l.options.Accel == KVM:
+		return []Accel{KVM}, usable
+	case l.options.Accel == Auto && usable == nil:
+		return []Accel{KVM, TCG}, nil
+	default:
+		return []Accel{TCG}, nil
+	}
+}
+
+// prepared is what a boot needs from the cache.
+type prepared struct {
+	kernel              kernel
+	base, modules, init string
+}
+
+// prepare gets everything ready that is the same for many boots. What does not depend on each other is made side by side.
+func (l *Lab) prepare(ctx context.Context, vm VM) (p prepared, err error) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { p.base, err = l.base(ctx); return err })
+	group.Go(func() (err error) { p.init, err = l.initBinary(ctx); return err })
+	group.Go(func() (err error) {
+		if p.kernel, err = l.kernel(ctx, vm.Kernel); err != nil {
+			return err
+		}
+		p.modules, err = l.modules(ctx, p.kernel)
+		return err
+	})
+	return p, group.Wait()
+}
+
+func (l *Lab) bootWith(ctx context.Context, vm VM, p prepared, accel Accel, limit time.Duration) (*Guest, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	number := l.next()
+	g := &Guest{
+		Name: vm.Name, Kernel: vm.Kernel, Release: p.kernel.release, Accel: accel,
+		lab: l, address: fmt.Sprintf("198.18.%d.%d", 1+number/250, 1+number%250),
+	}
+	rootfs, err := initrd([]string{p.base, p.modules}, ownFiles(vm, p))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rootfs.Close() }()
+	began := time.Now()
+	g.machine, err = startMachine(l.space, machineSpec{
+		accel: accel, memory: cmp.Or(vm.Memory, defaultMemory), image: p.kernel.image(), initrd: rootfs,
+		tap: fmt.Sprintf("tap%d", number), mac: fmt.Sprintf("52:54:00:18:%02x:%02x", number>>8, number&0xff),
+		cmdline: cmdline(vm, g.address),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(l.adopt(g), g.machine.waitReady(ctx)); err != nil {
+		g.machine.kill()
+		return nil, err
+	}
+	g.BootTime = time.Since(began)
+	l.logf(began, "%s is up: kernel %s, %s", g.Name, g.Release, accel)
+	return g, nil
+}
+
+func cmdline(vm VM, address string) string {
+	words := []string{
+		"console=ttyS0", "quiet", "panic=-1", "random.trust_cpu=on", "tsc=reliable",
+		wire.NameKey + "=" + vm.Name, wire.AddressKey + "=" + address + "/16", vm.Cmdline,
+	}
+	return strings.TrimSpace(strings.Join(words, " "))
+}
+
+// ownFiles is the last part of a guest's file system: its init program, its names, and the files asked for.
+func ownFiles(vm VM, p prepared) archive {
+	a := archive{}
+	from := releases()[vm.Kernel]
+	a.file(initProgram, p.init, 0o755)
+	a.text("etc/hostname", vm.Name+"\n")
+	sum := sha256.Sum256([]byte(vm.Name))
+	a.text("etc/machine-id", hex.EncodeToString(sum[:16])+"\n")
+	a.text("etc/os-release", fmt.Sprintf("ID=debian\nNAME=\"Debian GNU/Linux\"\nVERSION_ID=%q\nVERSION_CODENAME=%s\nPRETTY_NAME=\"Debian GNU/Linux %s (%s)\"\n",
+		from.number, from.suite, from.number, from.suite))
+	for _, f := range vm.Files {
+		a[clean(f.Path)] = archived{host: f.Host, text: f.Text, mode: cmp.Or(f.Mode, 0o644)}
+	}
+	a.underMergedUsr()
+	return a
+}
+
+// underMergedUsr moves what lies under /bin, /sbin or /lib: those are links, and an archive cannot put files below one.
+func (a archive) underMergedUsr() {
+	for name, e := range a {
+		if moved := clean(merge("/" + name)); moved != name {
+			delete(a, name)
+			a[moved] = e
+		}
+	}
+}
+
+// Log is what the guest's console has said so far.
+func (g *Guest) Log() string { return g.machine.console.String() }
+
+// Addr is the guest's address in the lab's network.
+func (g *Guest) Addr() string { return g.address }
+
+// PID is the process of the virtual machine.
+func (g *Guest) PID() int { return g.machine.cmd.Process.Pid }
+
+// Close switches the guest off, hard, and waits until its process is gone.
+func (g *Guest) Close() error {
+	g.machine.kill()
+	return nil
+}

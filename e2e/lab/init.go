@@ -1,0 +1,60 @@
+package lab
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+)
+
+const (
+	initPackage = "offramp.dev/offramp/e2e/lab/guest"
+	initProgram = "/init"
+)
+
+// initBinary builds the guests' init program. Go's own build cache makes that quick when nothing has changed; what comes
+// out is kept by its digest, so that tests that run at the same time do not replace each other's.
+func (l *Lab) initBinary(ctx context.Context) (string, error) {
+	scratch, err := os.MkdirTemp(l.cache.dir, "init-*.making")
+	if err != nil {
+		return "", fmt.Errorf("making a temporary folder: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
+	built := filepath.Join(scratch, "init")
+	if err := GoBuild(ctx, initPackage, built); err != nil {
+		return "", err
+	}
+	content, err := os.ReadFile(built)
+	if err != nil {
+		return "", fmt.Errorf("reading the guests' init program: %w", err)
+	}
+	sum := sha256.Sum256(content)
+	name := filepath.Join("init", hex.EncodeToString(sum[:12]))
+	return l.cache.entry(ctx, name, func(path string) error { return os.Rename(built, path) })
+}
+
+// GoBuild builds a package of this module as a static program for guests. It works from anywhere inside the module, or
+// where the module's source lies at the place it was compiled from.
+func GoBuild(ctx context.Context, pkg, output string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", output, pkg)
+	cmd.Dir = sourceDir()
+	// GOFLAGS may ask for -race or -cover, which a static program in a bare guest cannot have.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w: %s", pkg, err, out)
+	}
+	return nil
+}
+
+// sourceDir is the folder of this file, or "" (the working folder) where the compiler was told to forget it.
+func sourceDir() string {
+	_, file, _, ok := runtime.Caller(0)
+	if dir := filepath.Dir(file); ok && filepath.IsAbs(dir) && exists(dir) {
+		return dir
+	}
+	return ""
+}

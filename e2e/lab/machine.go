@@ -1,0 +1,153 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"offramp.dev/offramp/e2e/lab/wire"
+)
+
+const qemuProgram = "qemu-system-x86_64"
+
+// machine is one running QEMU.
+type machine struct {
+	cmd     *exec.Cmd
+	console *console
+	ended   chan struct{}
+	err     error // why it ended; read it after ended is closed
+}
+
+// machineSpec is all that a machine is made from.
+type machineSpec struct {
+	accel   Accel
+	memory  int // MiB
+	image   string
+	initrd  *os.File
+	tap     string
+	mac     string
+	cmdline string
+}
+
+// startMachine starts a virtual machine in the namespace; it is not waited for.
+func startMachine(n *namespace, spec machineSpec) (*machine, error) {
+	program, err := lookProgram(qemuProgram)
+	if err != nil {
+		return nil, err
+	}
+	var tap *os.File
+	if err := n.do(func() (err error) { tap, err = openTap(spec.tap); return err }); err != nil {
+		return nil, err
+	}
+	defer func() { _ = tap.Close() }()
+
+	m := &machine{console: newConsole(wire.Ready), ended: make(chan struct{})}
+	m.cmd = exec.Command(program, arguments(spec)...)
+	m.cmd.ExtraFiles = []*os.File{spec.initrd, tap}
+	m.cmd.Stdout, m.cmd.Stderr = m.console, m.console
+	if err := n.start(m.cmd); err != nil {
+		return nil, fmt.Errorf("starting a virtual machine: %w", err)
+	}
+	go func() {
+		m.err = m.cmd.Wait()
+		close(m.ended)
+	}()
+	return m, nil
+}
+
+// arguments builds QEMU's command line. The initial file system is its file 3 and the tap link its file 4.
+func arguments(spec machineSpec) []string {
+	accel, cpu := "tcg,thread=multi", "max"
+	if spec.accel == KVM {
+		// Nested KVM may refuse to set this model-specific register, and QEMU then aborts.
+		accel, cpu = "kvm", "max,arch-capabilities=off"
+	}
+	return []string{
+		"-M", "q35,usb=off,vmport=off", "-accel", accel, "-cpu", cpu, "-smp", "1", "-m", strconv.Itoa(spec.memory) + "M",
+		"-nodefaults", "-no-user-config", "-nographic", "-no-reboot", "-serial", "stdio", "-monitor", "none",
+		"-netdev", "tap,id=n0,fd=4", "-device", "virtio-net-pci,netdev=n0,romfile=,mac=" + spec.mac,
+		"-kernel", spec.image, "-initrd", "/proc/self/fd/3", "-append", spec.cmdline,
+	}
+}
+
+// kill ends the machine at once: its state is in memory only.
+func (m *machine) kill() {
+	_ = m.cmd.Process.Kill()
+	<-m.ended
+}
+
+// waitReady waits until the guest's server listens.
+func (m *machine) waitReady(ctx context.Context) error {
+	select {
+	case <-m.console.ready:
+		return nil
+	case <-m.ended:
+		return fmt.Errorf("the virtual machine ended (%v) before it was up; its console said:\n%s", m.err, m.console.tail())
+	case <-ctx.Done():
+		return fmt.Errorf("the virtual machine is not up: %w; its console said:\n%s", ctx.Err(), m.console.tail())
+	}
+}
+
+// initrd puts archives one after the other into a file that has no name, so that nothing can be left behind.
+func initrd(parts []string, last archive) (*os.File, error) {
+	fd, err := unix.MemfdCreate("initrd", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("making a file in memory: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "initrd")
+	for _, part := range parts {
+		if err := copyTo(file, part); err != nil {
+			_ = file.Close()
+			return nil, err
+		}
+	}
+	if err := last.write(file); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// console keeps what a machine writes to its serial line, and notices one line in it.
+type console struct {
+	want  string
+	ready chan struct{}
+
+	mu   sync.Mutex
+	text bytes.Buffer
+	seen bool
+}
+
+func newConsole(want string) *console { return &console{want: want, ready: make(chan struct{})} }
+
+// Write implements io.Writer.
+func (c *console) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.text.Write(p)
+	if !c.seen && bytes.Contains(c.text.Bytes(), []byte(c.want)) {
+		c.seen = true
+		close(c.ready)
+	}
+	return len(p), nil
+}
+
+func (c *console) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.ReplaceAll(c.text.String(), "\r\n", "\n")
+}
+
+// tail is the last lines, enough to see why a boot failed.
+func (c *console) tail() string {
+	const most = 40
+	lines := strings.Split(strings.TrimSpace(c.String()), "\n")
+	return strings.Join(lines[max(0, len(lines)-most):], "\n")
+}
