@@ -143,9 +143,9 @@ func (p *kubeProxy) facts() *offrampv1.KubeProxyFacts {
 // running concludes what runs, and from what.
 func (p *kubeProxy) running(assertedNone string) (offrampv1.ProxyMode, string) {
 	if assertedNone != "" && !p.seen() {
-		return modeNone, cut("asserted: "+assertedNone, maxErrorBytes)
+		return proxyModeNone, cut("asserted: "+assertedNone, maxErrorBytes)
 	}
-	mode, source := modeUnknown, "no kube-proxy is in sight"
+	mode, source := proxyModeUnknown, "no kube-proxy is in sight"
 	switch {
 	case len(p.modes) > 0:
 		mode, source = runningMode(p.modes)

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	modeUnknown = offrampv1.ProxyMode_PROXY_MODE_UNKNOWN
-	modeNone    = offrampv1.ProxyMode_PROXY_MODE_NONE
+	proxyModeUnknown = offrampv1.ProxyMode_PROXY_MODE_UNKNOWN
+	proxyModeNone    = offrampv1.ProxyMode_PROXY_MODE_NONE
 	// configzKey is kube-proxy's entry in /configz (cmd/kube-proxy/app/server.go).
 	configzKey = "kubeproxy.config.k8s.io"
 )
@@ -28,7 +28,7 @@ func proxyMode(word string) offrampv1.ProxyMode {
 	case "nftables":
 		return offrampv1.ProxyMode_PROXY_MODE_NFTABLES
 	default:
-		return modeUnknown
+		return proxyModeUnknown
 	}
 }
 
@@ -45,10 +45,10 @@ func runningMode(answers []modeAnswer) (mode offrampv1.ProxyMode, source string)
 			words = append(words, answer.word)
 		}
 	}
-	if len(words) == 1 && proxyMode(words[0]) != modeUnknown {
+	if len(words) == 1 && proxyMode(words[0]) != proxyModeUnknown {
 		return proxyMode(words[0]), answers[0].url
 	}
-	return modeUnknown, cut(strings.Join(evidence, ", "), maxErrorBytes)
+	return proxyModeUnknown, cut(strings.Join(evidence, ", "), maxErrorBytes)
 }
 
 // configuredMode is a mode of a configuration, how it came about and where it was read.
@@ -63,13 +63,13 @@ type configuredMode struct {
 func (c configuredMode) report(version string) (offrampv1.ProxyMode, offrampv1.ModeOrigin) {
 	switch {
 	case !c.found:
-		return modeUnknown, offrampv1.ModeOrigin_MODE_ORIGIN_UNKNOWN
+		return proxyModeUnknown, offrampv1.ModeOrigin_MODE_ORIGIN_UNKNOWN
 	case c.word != "":
 		return proxyMode(c.word), offrampv1.ModeOrigin_MODE_ORIGIN_EXPLICIT
 	case defaultsToIPTables(version):
 		return offrampv1.ProxyMode_PROXY_MODE_IPTABLES, offrampv1.ModeOrigin_MODE_ORIGIN_DEFAULTED
 	default:
-		return modeUnknown, offrampv1.ModeOrigin_MODE_ORIGIN_DEFAULTED
+		return proxyModeUnknown, offrampv1.ModeOrigin_MODE_ORIGIN_DEFAULTED
 	}
 }
 
