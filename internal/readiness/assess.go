@@ -27,7 +27,7 @@ func Assess(facts *offrampv1.NodeFacts, target offrampv1.Target) *offrampv1.Asse
 		Verify:      weights.verify.verdict(),
 		Phase:       n.phase(),
 		RunningMode: n.running(),
-		Leftovers:   n.leftovers(),
+		Leftovers:   n.left,
 		Findings:    findings,
 	}
 	if targetMode(target) == offrampv1.ProxyMode_PROXY_MODE_UNKNOWN {

@@ -49,12 +49,12 @@ const virtualServers = "virtual servers"
 
 // kubeProxys lists what is kube-proxy's.
 func (n *node) kubeProxys() []holding {
-	return keep(n.holdings(), func(h holding) bool { return h.owner.IsKubeProxy() })
+	return keep(n.held, func(h holding) bool { return h.owner.IsKubeProxy() })
 }
 
 // unattributed lists what may be kube-proxy's: its owner is unknown, or one that this version does not know.
 func (n *node) unattributed() []holding {
-	return keep(n.holdings(), func(h holding) bool {
+	return keep(n.held, func(h holding) bool {
 		return !h.owner.IsKubeProxy() && kubeproxy.Leftover(h.owner, offrampv1.ProxyMode_PROXY_MODE_NONE) == kubeproxy.Unknown
 	})
 }

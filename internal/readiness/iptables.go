@@ -32,7 +32,7 @@ func backends() []backend {
 
 // iptablesKinds is the kinds of the four sections.
 func iptablesKinds() []offrampv1.SectionKind {
-	var kinds []offrampv1.SectionKind
+	kinds := make([]offrampv1.SectionKind, 0, len(backends()))
 	for _, part := range backends() {
 		kinds = append(kinds, part.kind)
 	}

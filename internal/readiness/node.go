@@ -13,6 +13,9 @@ type node struct {
 	volatile map[offrampv1.SectionKind]*offrampv1.SectionVolatile
 	// problems says why a section could not be read; sections that are missing are among them.
 	problems map[offrampv1.SectionKind]string
+	// held and left are what several rules ask about.
+	held []holding
+	left *offrampv1.Leftovers
 }
 
 // sectionKinds is every part of a node, in the order of facts.proto.
@@ -48,6 +51,7 @@ func newNode(facts *offrampv1.NodeFacts) *node {
 			n.problems[kind] = "not reported"
 		}
 	}
+	n.held, n.left = n.holdings(), n.leftovers()
 	return n
 }
 

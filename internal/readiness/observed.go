@@ -104,5 +104,5 @@ func (n *node) inBothBackends(part backend) bool {
 
 // holds reports whether something of an owner is in the kernel.
 func (n *node) holds(owner kubeproxy.Owner) bool {
-	return slices.ContainsFunc(n.holdings(), func(h holding) bool { return h.owner == owner })
+	return slices.ContainsFunc(n.held, func(h holding) bool { return h.owner == owner })
 }

@@ -38,7 +38,7 @@ func (n *node) settled() bool {
 
 // holdsIPVS reports whether something that ipvs mode made is in the kernel.
 func (n *node) holdsIPVS() bool {
-	if slices.ContainsFunc(n.holdings(), func(h holding) bool { return h.owner == kubeproxy.OwnerIPVS }) {
+	if slices.ContainsFunc(n.held, func(h holding) bool { return h.owner == kubeproxy.OwnerIPVS }) {
 		return true
 	}
 	return slices.ContainsFunc(backends(), func(part backend) bool {

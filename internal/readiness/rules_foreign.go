@@ -32,7 +32,7 @@ func checkForeignServers(n *node, target offrampv1.Target) outcome {
 	if !n.read(offrampv1.SectionKind_SECTION_KIND_IPVS) {
 		return unread()
 	}
-	evidence := evidenceOf(keep(n.holdings(), func(h holding) bool {
+	evidence := evidenceOf(keep(n.held, func(h holding) bool {
 		return h.what == virtualServers && h.owner.IsForeign()
 	}))
 	if len(evidence) == 0 {

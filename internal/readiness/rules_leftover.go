@@ -40,7 +40,7 @@ func leftoverRule(
 	return Rule{
 		ID: id, Scope: offrampv1.Scope_SCOPE_NODE, Title: title, Source: leftoverSource,
 		check: func(n *node, _ offrampv1.Target) outcome {
-			if left := evidence(n.leftovers()); len(left) > 0 {
+			if left := evidence(n.left); len(left) > 0 {
 				return warn(leftoverRemedy, left...)
 			}
 			if n.running() == offrampv1.ProxyMode_PROXY_MODE_UNKNOWN || !n.read(kinds...) {
