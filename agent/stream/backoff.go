@@ -1,0 +1,24 @@
+package stream
+
+import "time"
+
+// backoff says how long to wait before the next attempt: a random time of at least a fifth of a bound that doubles with each
+// attempt, so that agents that lost their aggregator together do not come back together.
+type backoff struct {
+	first, most time.Duration
+	rand        func() float64
+
+	bound time.Duration
+}
+
+// next is the pause before the next attempt.
+func (b *backoff) next() time.Duration {
+	b.bound = min(max(b.first, 2*b.bound), b.most)
+	return time.Duration((0.2 + 0.8*b.rand()) * float64(b.bound))
+}
+
+// reset makes the next attempt come soon.
+func (b *backoff) reset() { b.bound = 0 }
+
+// slow makes the next pause one of the longest.
+func (b *backoff) slow() { b.bound = b.most }
