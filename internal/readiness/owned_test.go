@@ -1,6 +1,8 @@
 package readiness_test
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,6 +102,9 @@ func (o *owned) iptables(family string, shared offrampv1.ProxyMode) *offrampv1.S
 			})
 		}
 	}
+	slices.SortFunc(facts.Owners, func(a, b *offrampv1.ChainCount) int {
+		return cmp.Or(cmp.Compare(a.GetTable(), b.GetTable()), cmp.Compare(a.GetOwner(), b.GetOwner()))
+	})
 	return &offrampv1.SectionStable{Content: &offrampv1.SectionStable_Iptables{Iptables: facts}}
 }
 
