@@ -40,7 +40,8 @@ func openLegacy(layout *legacyLayout) (*legacySocket, error) {
 
 func (s *legacySocket) close() error { return unix.Close(s.fd) }
 
-// table returns a table as of one moment. A table that is replaced between the two calls is errTorn.
+// table returns a table as of one moment. The kernel refuses when the size changed since it was asked for; whether hooks
+// still are where they were is looked at afterwards. Either is errTorn.
 func (s *legacySocket) table(name string) (*legacyInfo, []byte, error) {
 	info, err := s.info(name)
 	if err != nil {
@@ -58,6 +59,9 @@ func (s *legacySocket) table(name string) (*legacyInfo, []byte, error) {
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("read table %s of iptables-legacy: %w", printable([]byte(name)), err)
+	}
+	if after, err := s.info(name); err != nil || *after != *info {
+		return nil, nil, errTorn
 	}
 	return info, answer[entriesHeader:], nil
 }

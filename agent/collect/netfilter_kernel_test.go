@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	statePresent = offrampv1.SectionState_SECTION_STATE_PRESENT
-	stateEmpty   = offrampv1.SectionState_SECTION_STATE_EMPTY
-	stateAbsent  = offrampv1.SectionState_SECTION_STATE_ABSENT
+	isPresent = offrampv1.SectionState_SECTION_STATE_PRESENT
+	isEmpty   = offrampv1.SectionState_SECTION_STATE_EMPTY
+	isAbsent  = offrampv1.SectionState_SECTION_STATE_ABSENT
 )
 
 // backend is one iptables backend and family, and its native tools.
@@ -106,7 +106,7 @@ func checkCapture(t *testing.T, name string, backend backend) {
 	run(t, withoutMissing(t, readCapture(t, name, backend.capture)), backend.restore)
 	saved := run(t, "", backend.save)
 	section := backend.read(t.Context())
-	if state := section.GetStable().GetState(); state != statePresent {
+	if state := section.GetStable().GetState(); state != isPresent {
 		t.Fatalf("state %v (%s), want present", state, section.GetStable().GetError())
 	}
 	facts := section.GetStable().GetIptables()

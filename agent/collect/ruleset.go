@@ -143,6 +143,10 @@ func (s *ruleset) addReference(table, from, to string) {
 
 // facts sums up. The ruleset is not to be used afterwards.
 func (s *ruleset) facts() *offrampv1.IptablesFacts {
+	slices.SortFunc(s.references, func(a, b *offrampv1.ForeignReference) int {
+		return cmp.Or(cmp.Compare(a.GetTable(), b.GetTable()), cmp.Compare(a.GetFromChain(), b.GetFromChain()),
+			cmp.Compare(a.GetToChain(), b.GetToChain()))
+	})
 	facts := &offrampv1.IptablesFacts{
 		SharedChainsMode:      offrampv1.ProxyMode_PROXY_MODE_NONE,
 		ForeignReferences:     s.references,

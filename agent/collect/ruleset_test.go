@@ -95,8 +95,8 @@ func TestRulesetCountsByOwner(t *testing.T) {
 				},
 				SharedChainsMode: sharedUnknown,
 				ForeignReferences: []*offrampv1.ForeignReference{
-					{Table: "nat", FromChain: "PREROUTING", ToChain: "KUBE-SERVICES"},
 					{Table: "nat", FromChain: "CNI-HOSTPORT-SETMARK", ToChain: "KUBE-MARK-MASQ"},
+					{Table: "nat", FromChain: "PREROUTING", ToChain: "KUBE-SERVICES"},
 				},
 				ForeignReferenceCount: 2,
 			},
