@@ -64,7 +64,7 @@ addr add 2001:db8::7/64 dev eth0 nodad
 `, "ip", "-batch", "-")
 	network := readTheNetwork(t)
 	section := ipvsLinkSection(network)
-	wantState(t, section, statePresent)
+	wantState(t, section, sectionPresent)
 	items := listedAddresses(t, "kube-ipvs0")
 	want := &offrampv1.IpvsLinkFacts{
 		// A bridge of that name is nobody's that is known: it is not deleted and not counted as kube-proxy's.
@@ -100,7 +100,7 @@ func TestIPVSLinkOfKubeProxy(t *testing.T) {
 		return
 	}
 	section := ipvsLinkSection(readTheNetwork(t))
-	wantState(t, section, statePresent)
+	wantState(t, section, sectionPresent)
 	want := &offrampv1.IpvsLinkFacts{
 		LinkType: "dummy", Owner: "kube-proxy/ipvs", List: facts.ListDigest(offrampv1.ListName_LIST_NAME_IPVS_LINK_ADDRESSES, nil),
 	}
@@ -120,10 +120,10 @@ func TestIPVSLinkAbsent(t *testing.T) {
 	// A name that only begins so is another link.
 	run(t, "link set kube-ipvs0 name kube-ipvs00\naddr add 10.96.0.1/32 dev kube-ipvs00\n", "ip", "-batch", "-")
 	network := readTheNetwork(t)
-	wantState(t, ipvsLinkSection(network), stateAbsent)
-	wantState(t, addressesSection(network), statePresent)
+	wantState(t, ipvsLinkSection(network), sectionAbsent)
+	wantState(t, addressesSection(network), sectionPresent)
 	run(t, "", "ip", "link", "del", "kube-ipvs00")
-	wantState(t, addressesSection(readTheNetwork(t)), stateEmpty)
+	wantState(t, addressesSection(readTheNetwork(t)), sectionEmpty)
 }
 
 func TestAddressSamplesAreBounded(t *testing.T) {

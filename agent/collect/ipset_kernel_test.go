@@ -98,7 +98,7 @@ func TestIPSetsOfCapturesReadBackAsIPSetLists(t *testing.T) {
 	if !enterForIPSet(t) {
 		return
 	}
-	wantState(t, readTheIPSets(t.Context()), stateEmpty)
+	wantState(t, readTheIPSets(t.Context()), sectionEmpty)
 	tested := 0
 	for _, name := range captures.Names() {
 		saved := readCapture(t, name, "ipset-save.txt")
@@ -108,7 +108,7 @@ func TestIPSetsOfCapturesReadBackAsIPSetLists(t *testing.T) {
 		tested++
 		restoreSets(t, saved)
 		section := readTheIPSets(t.Context())
-		wantState(t, section, statePresent)
+		wantState(t, section, sectionPresent)
 		content := section.GetStable().GetIpsets()
 		want := listedSets(t)
 		ignored := protocmp.IgnoreFields(&offrampv1.Ipset{}, "owner")
@@ -326,7 +326,7 @@ done`)()
 	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); {
 		section := readTheIPSets(t.Context())
 		states[section.GetStable().GetState()]++
-		if section.GetStable().GetState() == statePresent {
+		if section.GetStable().GetState() == sectionPresent {
 			checkUnderChurn(t, section.GetStable().GetIpsets(), permanent)
 		}
 		ports, err := readServicePorts(t.Context(), mods)
@@ -339,7 +339,7 @@ done`)()
 		}
 	}
 	t.Logf("%v", states)
-	if states[stateInconsistent]+states[statePresent] == 0 || len(states) > 2 {
+	if states[sectionInconsistent]+states[sectionPresent] == 0 || len(states) > 2 {
 		t.Errorf("states %v", states)
 	}
 }
@@ -377,7 +377,7 @@ func TestIPSetsWithoutThePrivilege(t *testing.T) {
 	}
 	asNobody(t, func() {
 		section := readTheIPSets(t.Context())
-		wantState(t, section, stateUnreadable)
+		wantState(t, section, sectionUnreadable)
 		if !strings.Contains(section.GetStable().GetError(), "not permitted") {
 			t.Errorf("error %q", section.GetStable().GetError())
 		}
@@ -390,7 +390,7 @@ func TestIPSetsEndWithTheDeadline(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
-	wantState(t, readTheIPSets(ctx), stateUnreadable)
+	wantState(t, readTheIPSets(ctx), sectionUnreadable)
 }
 
 func BenchmarkIPSetHeaders(b *testing.B) {

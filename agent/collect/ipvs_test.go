@@ -48,11 +48,11 @@ func TestReadIPVSAbsentAndEmpty(t *testing.T) {
 	// kube-proxy's node without ip_vs: /proc/net is there, ip_vs is not.
 	host := hostOf(t, map[string]string{"proc/net/dev": ""})
 	section := readIPVS(t.Context(), host, noClaims(t))
-	wantState(t, section, stateAbsent)
+	wantState(t, section, sectionAbsent)
 
 	host = hostOf(t, map[string]string{"proc/net/ip_vs": ipvsHeader})
 	section = readIPVS(t.Context(), host, noClaims(t))
-	wantState(t, section, stateEmpty)
+	wantState(t, section, sectionEmpty)
 	if got := section.GetVolatile().GetAttempts(); got != 2 {
 		t.Errorf("read %d times, want 2", got)
 	}
@@ -70,7 +70,7 @@ func TestReadIPVSUnreadable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			section := readIPVS(t.Context(), hostOf(t, tree), noClaims(t))
-			wantState(t, section, stateUnreadable)
+			wantState(t, section, sectionUnreadable)
 		})
 	}
 }
@@ -78,7 +78,7 @@ func TestReadIPVSUnreadable(t *testing.T) {
 func TestReadIPVSContent(t *testing.T) {
 	host := hostOf(t, map[string]string{"proc/net/ip_vs": handTable})
 	section := readIPVS(t.Context(), host, func(context.Context) claims { return handClaims() })
-	wantState(t, section, statePresent)
+	wantState(t, section, sectionPresent)
 	got := section.GetStable().GetIpvs()
 	want := &offrampv1.IpvsFacts{
 		VirtualServers: 5, RealServers: 1, RealServersWeightZero: 1,
@@ -129,7 +129,7 @@ func TestReadIPVSWithoutOwners(t *testing.T) {
 	section := readIPVS(t.Context(), host, func(context.Context) claims {
 		return claims{err: errors.New("operation not permitted")}
 	})
-	wantState(t, section, statePresent)
+	wantState(t, section, sectionPresent)
 	got := section.GetStable().GetIpvs()
 	if got.GetVirtualServers() != 5 || got.GetAttributionError() != "operation not permitted" {
 		t.Errorf("%d virtual servers, error %q", got.GetVirtualServers(), got.GetAttributionError())
@@ -152,7 +152,7 @@ func TestReadIPVSThatKeepsChanging(t *testing.T) {
 		writeFile(t, filepath.Join(host.Proc, "net/ip_vs"), handTable+fmt.Sprintf("TCP  0A6000%02X:0050 rr  \n", round))
 		return handClaims()
 	})
-	wantState(t, section, stateInconsistent)
+	wantState(t, section, sectionInconsistent)
 	if section.GetStable().GetIpvs() != nil {
 		t.Error("an inconsistent section has content")
 	}
@@ -168,7 +168,7 @@ func TestReadIPVSTakesOwnersBetweenTheTwoReadings(t *testing.T) {
 		}
 		return handClaims()
 	})
-	wantState(t, section, statePresent)
+	wantState(t, section, sectionPresent)
 	if got := section.GetStable().GetIpvs(); got.GetVirtualServers() != 6 || got.GetAttributionError() != "" || round != 2 {
 		t.Errorf("%d virtual servers, error %q, %d rounds", got.GetVirtualServers(), got.GetAttributionError(), round)
 	}
@@ -176,12 +176,12 @@ func TestReadIPVSTakesOwnersBetweenTheTwoReadings(t *testing.T) {
 
 func TestReadIPVSRefusesARepeatedEntry(t *testing.T) {
 	host := hostOf(t, map[string]string{"proc/net/ip_vs": ipvsHeader + strings.Repeat("TCP  0A600001:0050 rr  \n", 2)})
-	wantState(t, readIPVS(t.Context(), host, noClaims(t)), stateInconsistent)
+	wantState(t, readIPVS(t.Context(), host, noClaims(t)), sectionInconsistent)
 
 	// The file does not tell an IPv4 firewall mark from an IPv6 one.
 	host = hostOf(t, map[string]string{"proc/net/ip_vs": ipvsHeader + strings.Repeat("FWM  00000007 rr  \n", 2)})
 	section := readIPVS(t.Context(), host, func(context.Context) claims { return handClaims() })
-	wantState(t, section, statePresent)
+	wantState(t, section, sectionPresent)
 }
 
 func TestIPVSSamplesAreBounded(t *testing.T) {

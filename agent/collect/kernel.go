@@ -63,7 +63,10 @@ func parseRelease(release string) (major, minor, patch uint32) {
 func leadingNumber(text string) (number uint32, rest string, ok bool) {
 	rest = strings.TrimLeft(text, "0123456789")
 	parsed, err := strconv.ParseUint(text[:len(text)-len(rest)], 10, 32)
-	return uint32(parsed), rest, err == nil
+	if err != nil {
+		return 0, text, false
+	}
+	return uint32(parsed), rest, true
 }
 
 // bootTime is btime of /proc/stat, in seconds since 1970 by the node's clock.

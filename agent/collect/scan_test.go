@@ -12,8 +12,11 @@ import (
 )
 
 const (
-	stateUnreadable   = offrampv1.SectionState_SECTION_STATE_UNREADABLE
-	stateInconsistent = offrampv1.SectionState_SECTION_STATE_INCONSISTENT
+	sectionAbsent       = offrampv1.SectionState_SECTION_STATE_ABSENT
+	sectionEmpty        = offrampv1.SectionState_SECTION_STATE_EMPTY
+	sectionPresent      = offrampv1.SectionState_SECTION_STATE_PRESENT
+	sectionUnreadable   = offrampv1.SectionState_SECTION_STATE_UNREADABLE
+	sectionInconsistent = offrampv1.SectionState_SECTION_STATE_INCONSISTENT
 )
 
 // wantState checks the state of a section, and that an error is there exactly when the state asks for one.
@@ -22,7 +25,7 @@ func wantState(t *testing.T, section *offrampv1.Section, want offrampv1.SectionS
 	if got := section.GetStable().GetState(); got != want {
 		t.Errorf("section %v is %v, want %v (error %q)", section.GetKind(), got, want, section.GetStable().GetError())
 	}
-	needsError := want == stateUnreadable || want == stateInconsistent
+	needsError := want == sectionUnreadable || want == sectionInconsistent
 	if hasError := section.GetStable().GetError() != ""; hasError != needsError {
 		t.Errorf("section %v in state %v has the error %q", section.GetKind(), want, section.GetStable().GetError())
 	}
@@ -50,7 +53,7 @@ func TestScanReturnsEverySectionInOrder(t *testing.T) {
 		}
 		t.Logf("%v: %v", section.GetKind(), section)
 	}
-	wantState(t, facts.Find(node, kindHistory), stateAbsent)
+	wantState(t, facts.Find(node, kindHistory), sectionAbsent)
 }
 
 func TestScanIsStable(t *testing.T) {
@@ -78,7 +81,7 @@ func TestPerformGoesOnAfterABrokenReader(t *testing.T) {
 	sections := scanner.perform(t.Context(), one(kindIPVS, func(context.Context) *offrampv1.Section {
 		panic("surprise")
 	}))
-	wantState(t, sections[0], stateUnreadable)
+	wantState(t, sections[0], sectionUnreadable)
 	if !strings.Contains(sections[0].GetStable().GetError(), "surprise") {
 		t.Errorf("the error %q does not name the reason", sections[0].GetStable().GetError())
 	}
@@ -93,22 +96,22 @@ func TestPerformLeavesAStuckReaderBehindOnce(t *testing.T) {
 		return absent(kindIPVS)
 	})
 	sections := scanner.perform(t.Context(), stuck)
-	wantState(t, sections[0], stateUnreadable)
+	wantState(t, sections[0], sectionUnreadable)
 	if want := "10ms"; !strings.Contains(sections[0].GetStable().GetError(), want) {
 		t.Errorf("the error %q does not say %q", sections[0].GetStable().GetError(), want)
 	}
 
-	wantState(t, scanner.perform(t.Context(), stuck)[0], stateUnreadable)
+	wantState(t, scanner.perform(t.Context(), stuck)[0], sectionUnreadable)
 	if len(started) != 1 {
 		t.Errorf("the stuck reader was started %d times", len(started))
 	}
 	wantState(t, scanner.perform(t.Context(), one(kindIPSets, func(context.Context) *offrampv1.Section {
 		return absent(kindIPSets)
-	}))[0], stateAbsent)
+	}))[0], sectionAbsent)
 
 	close(release)
 	deadline := time.Now().Add(5 * time.Second)
-	for scanner.perform(t.Context(), stuck)[0].GetStable().GetState() != stateAbsent {
+	for scanner.perform(t.Context(), stuck)[0].GetStable().GetState() != sectionAbsent {
 		if time.Now().After(deadline) {
 			t.Fatal("the reader was not started again after it had come back")
 		}
