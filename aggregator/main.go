@@ -24,6 +24,7 @@ func main() {
 
 // run is the program: it returns the exit code.
 func run(ctx context.Context, args []string, lookup settings.Lookup, stdout, stderr io.Writer) int {
+	//nolint:contextcheck // cobra hands the context to the commands
 	return program.Run(ctx, newRoot(), args, lookup, stdout, stderr)
 }
 

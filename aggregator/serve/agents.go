@@ -31,8 +31,8 @@ type agents struct {
 // Connect serves one agent, in the goroutine that gRPC made for it and without another.
 func (a *agents) Connect(stream grpc.BidiStreamingServer[offrampv1.ConnectRequest, offrampv1.ConnectResponse]) error {
 	l := newLink(stream)
-	defer a.streams.add(l.end)()
-	err := ending(stream.Context(), a.converse(l))
+	defer a.streams.add(l.ender)()
+	err := l.reason(a.converse(l))
 	a.logEnd(stream.Context(), l, err)
 	return err
 }
@@ -125,7 +125,7 @@ func (a *agents) handle(l *link, session *fleet.Session, message *offrampv1.Conn
 	case *offrampv1.ConnectRequest_Hello:
 		return outOfOrder("a second Hello")
 	default:
-		return errors.New("a message of a kind that this aggregator does not know")
+		return errNoMessage
 	}
 }
 

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -12,8 +11,8 @@ import (
 
 // link is one agent's stream.
 type link struct {
+	*ender
 	stream grpc.BidiStreamingServer[offrampv1.ConnectRequest, offrampv1.ConnectResponse]
-	end    context.CancelCauseFunc
 	// node is set once, before anybody else knows the link.
 	node string
 
@@ -23,7 +22,7 @@ type link struct {
 }
 
 func newLink(stream grpc.BidiStreamingServer[offrampv1.ConnectRequest, offrampv1.ConnectResponse]) *link {
-	return &link{stream: stream, end: enderOf(stream.Context())}
+	return &link{stream: stream, ender: enderOf(stream.Context())}
 }
 
 // Close ends the stream for a reason. It does not block.
@@ -36,10 +35,10 @@ func (l *link) within(limit time.Duration, cause error) (stop func() bool) {
 
 func (l *link) receive() (*offrampv1.ConnectRequest, error) {
 	message, err := l.stream.Recv()
-	if err != nil {
-		return nil, received(err)
+	if err == nil && message.GetMessage() == nil {
+		return nil, errNoMessage
 	}
-	return message, nil
+	return message, err
 }
 
 // send sends one message. It blocks while the agent takes none, at most until the limit, which ends the stream.

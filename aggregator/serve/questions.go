@@ -137,19 +137,24 @@ func (q *questions) Watch(request *offrampv1.WatchRequest, stream grpc.ServerStr
 	if err != nil {
 		return err
 	}
-	defer q.streams.add(enderOf(stream.Context()))()
+	ender := enderOf(stream.Context())
+	defer q.streams.add(ender)()
+	return ender.reason(q.follow(target, stream))
+}
+
+func (q *questions) follow(target offrampv1.Target, stream grpc.ServerStreamingServer[offrampv1.WatchResponse]) error {
 	watcher := q.store.Watch(target)
 	defer watcher.Close()
 	if err := q.sendAll(target, stream); err != nil {
-		return ending(stream.Context(), err)
+		return err
 	}
 	for {
 		event, err := watcher.Next(stream.Context())
-		if err == nil {
-			err = stream.Send(event)
-		}
 		if err != nil {
-			return ending(stream.Context(), err)
+			return status.FromContextError(err).Err()
+		}
+		if err := stream.Send(event); err != nil {
+			return err
 		}
 	}
 }

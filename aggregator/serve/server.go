@@ -57,7 +57,7 @@ func newServer(config Config, limits timeouts) *Server {
 	s := &Server{
 		grpc:     grpc.NewServer(options(config)...),
 		health:   health.NewServer(),
-		streams:  &streams{open: map[uint64]context.CancelCauseFunc{}},
+		streams:  &streams{open: map[*ender]struct{}{}},
 		timeouts: limits,
 		log:      config.Log,
 	}
@@ -92,7 +92,7 @@ func options(config Config) []grpc.ServerOption {
 			MaxConnectionIdle: idleTimeout, Time: keepaliveTime, Timeout: keepaliveTimeout,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveMin, PermitWithoutStream: true}),
-		grpc.InTapHandle(endable),
+		grpc.ForceServerCodecV2(newAgentCodec()),
 		grpc.ChainUnaryInterceptor(containUnary(config.Log)),
 		grpc.ChainStreamInterceptor(containStream(config.Log)),
 		grpc.WaitForHandlers(true),

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -36,13 +35,11 @@ func code(err error) (code codes.Code, ok bool) {
 	}
 }
 
-// ending turns the error that ended a stream into its status. When the server ended it, the reason is the context's cause.
-func ending(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		if c, ours := code(cause); ours {
-			return status.Error(c, cause.Error())
-		}
-	}
+// errNoMessage refuses what came instead of a message.
+var errNoMessage = errors.New("a message that cannot be decoded, or of a kind that this aggregator does not know")
+
+// ending turns the error that ended a stream into its status.
+func ending(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return nil
 	}
@@ -53,14 +50,6 @@ func ending(ctx context.Context, err error) error {
 		return err
 	}
 	return status.Error(codes.InvalidArgument, err.Error())
-}
-
-// received names the fault of a message that could not be received. gRPC says INTERNAL where the bytes are no message.
-func received(err error) error {
-	if status.Code(err) == codes.Internal {
-		return status.Error(codes.InvalidArgument, "the message cannot be decoded: "+status.Convert(err).Message())
-	}
-	return err
 }
 
 func outOfOrder(format string, args ...any) error {

@@ -4,58 +4,77 @@ import (
 	"context"
 	"sync"
 
-	"google.golang.org/grpc/tap"
-
-	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 )
 
-// enderKey is where the context of a long stream holds what ends it.
-type enderKey struct{}
+// statusWriter is how gRPC's own stream lets a status be sent before the handler has returned.
+type statusWriter interface {
+	WriteStatus(st *status.Status) error
+}
 
-// endable makes long streams endable by the server. A handler that waits in Recv can only be woken by the context that
-// the stream was made with, so that is where the way to end it must be put: a second goroutine per stream, which is the
-// usual way, would cost a third more memory per agent.
-func endable(ctx context.Context, info *tap.Info) (context.Context, error) {
-	switch info.FullMethodName {
-	case offrampv1.AgentService_Connect_FullMethodName, offrampv1.FleetService_Watch_FullMethodName:
-		inner, end := context.WithCancelCause(ctx)
-		return context.WithValue(inner, enderKey{}, end), nil
-	default:
-		return ctx, nil
+// ender ends a stream from outside its handler.
+//
+// A handler that waits in Recv can only be woken by the end of its stream. The usual way, a second goroutine per stream that
+// waits for either, would cost a third more memory per agent. gRPC's own stream can be told to finish from any goroutine: it
+// then sends the status and wakes Recv and Send. That method is exported, though not documented; the tests of every
+// reason to end a stream fail if it ever goes away.
+type ender struct {
+	transport statusWriter
+
+	mu    sync.Mutex
+	cause error
+}
+
+// enderOf finds what ends the stream of a handler's context.
+func enderOf(ctx context.Context) *ender {
+	transport, _ := grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
+	return &ender{transport: transport}
+}
+
+// end ends the stream with the status of cause; only the first call counts. It does not wait for the handler.
+func (e *ender) end(cause error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.cause != nil {
+		return
+	}
+	e.cause = cause
+	if e.transport != nil {
+		// It fails when the stream has ended already, which is what is wanted.
+		_ = e.transport.WriteStatus(status.Convert(ending(cause)))
 	}
 }
 
-// enderOf returns what ends the stream of ctx. Without the tap there is none and nothing happens.
-func enderOf(ctx context.Context) context.CancelCauseFunc {
-	if end, ok := ctx.Value(enderKey{}).(context.CancelCauseFunc); ok {
-		return end
+// reason is why the stream ended: what it was ended with, or else the error of its handler.
+func (e *ender) reason(err error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.cause != nil {
+		return ending(e.cause)
 	}
-	return func(error) {}
+	return ending(err)
 }
 
 // streams are the long streams that are open.
 type streams struct {
 	mu    sync.Mutex
-	last  uint64
-	open  map[uint64]context.CancelCauseFunc
+	open  map[*ender]struct{}
 	ended bool
 }
 
 // add counts a stream as open until done is called; it ends it at once when all were ended before.
-func (s *streams) add(end context.CancelCauseFunc) (done func()) {
+func (s *streams) add(e *ender) (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
-		end(errDraining)
-		return func() {}
+		e.end(errDraining)
 	}
-	s.last++
-	id := s.last
-	s.open[id] = end
+	s.open[e] = struct{}{}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.open, id)
+		delete(s.open, e)
 	}
 }
 
@@ -64,7 +83,7 @@ func (s *streams) endAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
-	for _, end := range s.open {
-		end(errDraining)
+	for e := range s.open {
+		e.end(errDraining)
 	}
 }

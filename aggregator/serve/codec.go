@@ -1,0 +1,28 @@
+package serve
+
+import (
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that is wrapped here
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+// agentCodec is gRPC's codec, but for messages of agents that cannot be decoded. For those gRPC would end the stream with
+// INTERNAL, as if the fault were ours, before the handler hears of it. Here they arrive empty, which the handler refuses
+// as agent.proto says.
+type agentCodec struct{ encoding.CodecV2 }
+
+func newAgentCodec() agentCodec { return agentCodec{encoding.GetCodecV2("proto")} }
+
+// Unmarshal decodes a message.
+func (c agentCodec) Unmarshal(data mem.BufferSlice, into any) error {
+	message, agents := into.(*offrampv1.ConnectRequest)
+	err := c.CodecV2.Unmarshal(data, into)
+	if err == nil || !agents {
+		return err
+	}
+	proto.Reset(message)
+	return nil //nolint:nilerr // the empty message is the error
+}
