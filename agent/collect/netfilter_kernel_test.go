@@ -74,11 +74,6 @@ func readNFTv6(ctx context.Context) *offrampv1.Section {
 	return section
 }
 
-func readNative(ctx context.Context) *offrampv1.Section {
-	_, _, section := readNetfilter(ctx, DefaultHost(), newModules(DefaultHost()))
-	return section
-}
-
 // Every capture, restored into either backend, is read back as the native tool counts it, and its jumps and chains have
 // the owners that owners.txt gives them by hand.
 func TestCapturesReadBackAsTheNativeToolsSay(t *testing.T) {
@@ -185,7 +180,7 @@ func ownersOf(t *testing.T, capture, family, saved string) map[string]ownerCount
 func tablesOf(saved string) []*offrampv1.IptablesTable {
 	byName := map[string]*offrampv1.IptablesTable{}
 	var tables []*offrampv1.IptablesTable
-	eachSaved(saved, func(name, chain, rule string) {
+	eachSaved(saved, func(name, _, rule string) {
 		if byName[name] == nil {
 			byName[name] = &offrampv1.IptablesTable{Name: name}
 			tables = append(tables, byName[name])

@@ -319,10 +319,12 @@ func TestNetfilterUnderChurn(t *testing.T) {
 	nstest.NeedTool(t, "nft", "iptables-nft-restore", "iptables-nft")
 	nstest.NeedKernel(t, "nf_tables", "nft_compat")
 	run(t, manyServices(300), "iptables-nft-restore")
+	run(t, "table inet steady {\nchain used { }\nchain a {\njump used\n"+strings.Repeat("counter accept\n", 1499)+"}\n}\n", "nft", "-f", "-")
 	busy := "table inet busy { chain a { accept; }; chain b { accept; accept; }; set s { type ipv4_addr; }; }\n"
-	failing := "*nat\n" + strings.Repeat("-I KUBE-SERVICES 1 -j ACCEPT\n", 400) + "-A KUBE-SERVICES -j NO-SUCH-CHAIN\nCOMMIT\n"
+	failing := "*nat\n" + strings.Repeat("-I KUBE-SERVICES 1 -j ACCEPT\n", 400) + "-X KUBE-MARK-MASQ\nCOMMIT\n" // which is in use
 	stop := make(chan struct{})
-	done := make(chan int, 2)
+	failingToo := strings.Repeat("insert rule inet steady a counter drop\n", 300) + "delete chain inet steady used\n"
+	done := make(chan int, 3)
 	churn := func(work func() bool) {
 		rounds := 0
 		for {
@@ -345,9 +347,10 @@ func TestNetfilterUnderChurn(t *testing.T) {
 	go churn(func() bool {
 		return feed("add table inet busy\ndelete table inet busy\n"+busy, "nft", "-f", "-") == nil && feed("delete table inet busy\n", "nft", "-f", "-") == nil
 	})
+	go churn(func() bool { return feed(failingToo, "nft", "-f", "-") != nil })
 	go churn(func() bool { return feed(failing, "iptables-nft-restore", "--noflush") != nil })
 	consistent, inconsistent := 0, 0
-	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		v4, _, native := readNetfilter(ctx, DefaultHost(), newModules(DefaultHost()))
 		cancel()
@@ -359,7 +362,7 @@ func TestNetfilterUnderChurn(t *testing.T) {
 		checkChurned(t, v4, native)
 	}
 	close(stop)
-	rounds := <-done + <-done
+	rounds := <-done + <-done + <-done
 	t.Logf("%d consistent readings, %d inconsistent ones, %d rounds of churn", consistent, inconsistent, rounds)
 	if rounds < 10 || consistent == 0 {
 		t.Error("nothing was tried")
@@ -375,6 +378,9 @@ func checkChurned(t *testing.T, v4, native *offrampv1.Section) {
 	}
 	for _, table := range native.GetStable().GetNftables().GetSamples() {
 		whole := &offrampv1.NftTable{Family: "inet", Name: "busy", Chains: 2, Rules: 3, Sets: 1, Owner: "foreign:unidentified"}
+		if table.GetName() == "steady" {
+			whole.Name, whole.Rules, whole.Sets = "steady", 1500, 0
+		}
 		if diff := cmp.Diff(whole, table, protocmp.Transform()); diff != "" {
 			t.Errorf("as made (-), read while it was said to be consistent (+):\n%s", diff)
 		}

@@ -127,7 +127,7 @@ func (m *nftMatches) addVerdict(data []byte) error {
 	if err != nil {
 		return err
 	}
-	switch verdict := int32(code); verdict { //nolint:gosec // the kernel sends a negative number as its two's complement
+	switch verdict := int32(code); verdict {
 	case unix.NFT_JUMP, unix.NFT_GOTO:
 		if len(chain) == 0 {
 			return errMalformed

@@ -50,12 +50,14 @@ func verdictExpression(code int32, chain string) []byte {
 		attribute(unix.NFTA_IMMEDIATE_DATA, attribute(unix.NFTA_DATA_VERDICT, verdict)))
 }
 
-func ctExpression(key, register uint32, more ...[]byte) []byte {
-	return expression("ct", attribute(unix.NFTA_CT_KEY, be32(key)), attribute(unix.NFTA_CT_DREG, be32(register)), slices.Concat(more...))
+// ctExpression loads a key into register 1.
+func ctExpression(key uint32, more ...[]byte) []byte {
+	return expression("ct", attribute(unix.NFTA_CT_KEY, be32(key)), attribute(unix.NFTA_CT_DREG, be32(1)), slices.Concat(more...))
 }
 
-func bitwiseExpression(source, destination, mask, xor uint32) []byte {
-	return expression("bitwise", attribute(unix.NFTA_BITWISE_SREG, be32(source)), attribute(unix.NFTA_BITWISE_DREG, be32(destination)),
+// bitwiseExpression works on register 1.
+func bitwiseExpression(destination, mask, xor uint32) []byte {
+	return expression("bitwise", attribute(unix.NFTA_BITWISE_SREG, be32(1)), attribute(unix.NFTA_BITWISE_DREG, be32(destination)),
 		attribute(unix.NFTA_BITWISE_LEN, be32(4)), attribute(unix.NFTA_BITWISE_MASK, attribute(unix.NFTA_DATA_VALUE, native32(mask))),
 		attribute(unix.NFTA_BITWISE_XOR, attribute(unix.NFTA_DATA_VALUE, native32(xor))))
 }
@@ -71,7 +73,7 @@ func TestParseNFTRule(t *testing.T) {
 	jumpTo := rule{to: []byte("KUBE-SERVICES")}
 	jumpNew := rule{to: []byte("KUBE-SERVICES"), ctStateNew: true}
 	jumpOther := rule{to: []byte("KUBE-SERVICES"), otherMatches: true}
-	load := ctExpression(unix.NFT_CT_STATE, 1)
+	load := ctExpression(unix.NFT_CT_STATE)
 	tests := map[string]struct {
 		expressions [][]byte
 		userdata    []byte
@@ -99,16 +101,16 @@ func TestParseNFTRule(t *testing.T) {
 		"other user data first":     {[][]byte{jump}, []byte("\x01\x04aaaa\x00\x02x\x00"), rule{to: []byte("KUBE-SERVICES"), comment: []byte("x")}},
 		"odd user data":             {[][]byte{jump}, []byte("\x00\x09x\x00"), jumpTo},
 		"user data beside a match":  {[][]byte{comment}, []byte("\x00\x02x\x00"), rule{comment: []byte("kubernetes service portals")}},
-		"ct state new":              {[][]byte{load, bitwiseExpression(1, 1, 8, 0), cmpExpression(1, unix.NFT_CMP_NEQ, 0), jump}, nil, jumpNew},
+		"ct state new":              {[][]byte{load, bitwiseExpression(1, 8, 0), cmpExpression(1, unix.NFT_CMP_NEQ, 0), jump}, nil, jumpNew},
 		"ct state new, equal":       {[][]byte{load, cmpExpression(1, unix.NFT_CMP_EQ, 8), jump}, nil, jumpNew},
-		"ct state & new == new":     {[][]byte{load, bitwiseExpression(1, 2, 8, 0), cmpExpression(2, unix.NFT_CMP_EQ, 8), jump}, nil, jumpNew},
-		"ct state not new":          {[][]byte{load, bitwiseExpression(1, 1, 8, 0), cmpExpression(1, unix.NFT_CMP_EQ, 0), jump}, nil, jumpOther},
+		"ct state & new == new":     {[][]byte{load, bitwiseExpression(2, 8, 0), cmpExpression(2, unix.NFT_CMP_EQ, 8), jump}, nil, jumpNew},
+		"ct state not new":          {[][]byte{load, bitwiseExpression(1, 8, 0), cmpExpression(1, unix.NFT_CMP_EQ, 0), jump}, nil, jumpOther},
 		"ct state != new":           {[][]byte{load, cmpExpression(1, unix.NFT_CMP_NEQ, 8), jump}, nil, jumpOther},
 		"ct state != 0":             {[][]byte{load, cmpExpression(1, unix.NFT_CMP_NEQ, 0), jump}, nil, jumpOther},
-		"ct state new,established":  {[][]byte{load, bitwiseExpression(1, 1, 10, 0), cmpExpression(1, unix.NFT_CMP_NEQ, 0), jump}, nil, jumpOther},
-		"ct state, flipped":         {[][]byte{load, bitwiseExpression(1, 1, 8, 8), cmpExpression(1, unix.NFT_CMP_NEQ, 0), jump}, nil, jumpOther},
-		"ct state of one direction": {[][]byte{ctExpression(unix.NFT_CT_STATE, 1, attribute(unix.NFTA_CT_DIRECTION, []byte{0})), cmpExpression(1, unix.NFT_CMP_EQ, 8), jump}, nil, jumpOther},
-		"ct mark":                   {[][]byte{ctExpression(unix.NFT_CT_MARK, 1), cmpExpression(1, unix.NFT_CMP_EQ, 8), jump}, nil, jumpOther},
+		"ct state new,established":  {[][]byte{load, bitwiseExpression(1, 10, 0), cmpExpression(1, unix.NFT_CMP_NEQ, 0), jump}, nil, jumpOther},
+		"ct state, flipped":         {[][]byte{load, bitwiseExpression(1, 8, 8), cmpExpression(1, unix.NFT_CMP_NEQ, 0), jump}, nil, jumpOther},
+		"ct state of one direction": {[][]byte{ctExpression(unix.NFT_CT_STATE, attribute(unix.NFTA_CT_DIRECTION, []byte{0})), cmpExpression(1, unix.NFT_CMP_EQ, 8), jump}, nil, jumpOther},
+		"ct mark":                   {[][]byte{ctExpression(unix.NFT_CT_MARK), cmpExpression(1, unix.NFT_CMP_EQ, 8), jump}, nil, jumpOther},
 		"another register":          {[][]byte{load, cmpExpression(2, unix.NFT_CMP_EQ, 8), jump}, nil, jumpOther},
 		"ct state, never compared":  {[][]byte{load, jump}, nil, jumpOther},
 		"ct state new, twice":       {[][]byte{load, cmpExpression(1, unix.NFT_CMP_EQ, 8), load, cmpExpression(1, unix.NFT_CMP_EQ, 8), jump}, nil, rule{to: []byte("KUBE-SERVICES"), ctStateNew: true, otherMatches: true}},
@@ -268,7 +270,7 @@ func TestTableAddsUp(t *testing.T) {
 
 func FuzzParseNFTRule(f *testing.F) {
 	f.Add(slices.Concat(matchExpression("comment", 0, []byte("x\x00")), counterExpression(), verdictExpression(unix.NFT_JUMP, "A")), []byte("\x00\x02x\x00"))
-	f.Add(slices.Concat(ctExpression(unix.NFT_CT_STATE, 1), bitwiseExpression(1, 1, 8, 0), cmpExpression(1, unix.NFT_CMP_NEQ, 0)), []byte{})
+	f.Add(slices.Concat(ctExpression(unix.NFT_CT_STATE), bitwiseExpression(1, 8, 0), cmpExpression(1, unix.NFT_CMP_NEQ, 0)), []byte{})
 	f.Add(matchExpression("conntrack", 3, conntrackInfo(3, 1, 0, 8)), []byte("\x01\xff"))
 	f.Fuzz(func(t *testing.T, expressions, userdata []byte) {
 		got, err := parseNFTRule(&nftObject{expressions: expressions, userdata: userdata})
