@@ -24,5 +24,5 @@ func (c agentCodec) Unmarshal(data mem.BufferSlice, into any) error {
 		return err
 	}
 	proto.Reset(message)
-	return nil //nolint:nilerr // the empty message is the error
+	return nil
 }
