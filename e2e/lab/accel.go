@@ -1,8 +1,11 @@
 package lab
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,6 +33,52 @@ func ParseAccel(text string) (Accel, error) {
 	default:
 		return "", fmt.Errorf("%s=%s: want %s, %s or %s", AccelVariable, text, TCG, KVM, Auto)
 	}
+}
+
+// probeLimit is when a boot by the processor is given up: where that works it takes 2 s.
+const probeLimit = 10 * time.Second
+
+// accel is how to boot. Auto is decided by a boot that is tried, once for as long as the host is up; what came out is
+// kept in the cache.
+func (l *Lab) accel(ctx context.Context, vm VM, p prepared) (Accel, error) {
+	if l.options.Accel != Auto {
+		return l.options.Accel, nil
+	}
+	if kvmUsable() != nil {
+		return TCG, nil
+	}
+	bootID, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("telling which boot of the host this is: %w", err)
+	}
+	path, err := l.cache.entry(ctx, "accel/"+strings.TrimSpace(string(bootID)), func(path string) error {
+		works := l.probe(ctx, vm, p)
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted: %w", ctx.Err())
+		}
+		return os.WriteFile(path, []byte(works), 0o644)
+	})
+	if err != nil {
+		return "", fmt.Errorf("trying KVM: %w", err)
+	}
+	known, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("reading whether KVM works: %w", err)
+	}
+	return ParseAccel(string(known))
+}
+
+// probe boots a machine by KVM.
+func (l *Lab) probe(ctx context.Context, vm VM, p prepared) Accel {
+	began := time.Now()
+	g, err := l.bootWith(ctx, VM{Name: "probe", Kernel: vm.Kernel}, p, KVM, probeLimit)
+	if err != nil {
+		l.logf(began, "/dev/kvm is there but does not boot a machine: running in software")
+		return TCG
+	}
+	_ = g.Close()
+	l.logf(began, "KVM works")
+	return KVM
 }
 
 // kvmUsable says whether the kernel makes a virtual machine for us. That the device is there says little: in containers

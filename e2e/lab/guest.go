@@ -20,8 +20,6 @@ import (
 const (
 	// bootLimit is the most that a boot may take; in software on a busy machine it takes 10 to 20 s.
 	bootLimit = 2 * time.Minute
-	// kvmBootLimit is when a boot by the processor is given up where software is the other choice. It takes 2 s.
-	kvmBootLimit = 20 * time.Second
 	// defaultMemory is what a guest gets, in MiB.
 	defaultMemory = 1024
 )
@@ -73,39 +71,11 @@ func (l *Lab) Boot(ctx context.Context, vm VM) (*Guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	accels, err := l.accels()
+	accel, err := l.accel(ctx, vm, parts)
 	if err != nil {
 		return nil, err
 	}
-	for i, accel := range accels {
-		limit := bootLimit
-		if i+1 < len(accels) {
-			limit = kvmBootLimit
-		}
-		g, bootErr := l.bootWith(ctx, vm, parts, accel, limit)
-		if bootErr == nil {
-			return g, nil
-		}
-		l.logf(time.Now(), "%s did not boot with %s", vm.Name, accel)
-		err = errors.Join(err, fmt.Errorf("booting %s (kernel %s, %s): %w", vm.Name, vm.Kernel, accel, bootErr))
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return nil, err
-}
-
-// accels are the ways to boot, to be tried in turn.
-func (l *Lab) accels() ([]Accel, error) {
-	usable := kvmUsable()
-	switch {
-	case l.options.Accel == KVM:
-		return []Accel{KVM}, usable
-	case l.options.Accel == Auto && usable == nil:
-		return []Accel{KVM, TCG}, nil
-	default:
-		return []Accel{TCG}, nil
-	}
+	return l.bootWith(ctx, vm, parts, accel, bootLimit)
 }
 
 // prepared is what a boot needs from the cache.
@@ -118,7 +88,7 @@ type prepared struct {
 func (l *Lab) prepare(ctx context.Context, vm VM) (p prepared, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { p.base, err = l.base(ctx); return err })
-	group.Go(func() (err error) { p.init, err = l.initBinary(ctx); return err })
+	group.Go(func() (err error) { p.init, err = l.program(ctx, initPackage, "init"); return err })
 	group.Go(func() (err error) {
 		if p.kernel, err = l.kernel(ctx, vm.Kernel); err != nil {
 			return err
@@ -129,11 +99,16 @@ func (l *Lab) prepare(ctx context.Context, vm VM) (p prepared, err error) {
 	return p, group.Wait()
 }
 
-func (l *Lab) bootWith(ctx context.Context, vm VM, p prepared, accel Accel, limit time.Duration) (*Guest, error) {
+func (l *Lab) bootWith(ctx context.Context, vm VM, p prepared, accel Accel, limit time.Duration) (g *Guest, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("booting %s (kernel %s, %s): %w", vm.Name, vm.Kernel, accel, err)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	number := l.next()
-	g := &Guest{
+	g = &Guest{
 		Name: vm.Name, Kernel: vm.Kernel, Release: p.kernel.release, Accel: accel,
 		lab: l, address: fmt.Sprintf("198.18.%d.%d", 1+number/250, 1+number%250),
 	}

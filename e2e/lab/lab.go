@@ -68,7 +68,7 @@ func Start(ctx context.Context, options Options) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{options: options, cache: store}
-	if l.space, err = newNamespace(ctx, hostAddress+"/16"); err != nil {
+	if l.space, err = newNamespace(ctx, func() error { return makeBridge(hostAddress + "/16") }); err != nil {
 		return nil, err
 	}
 	l.space.onEnd(l.killGuests)

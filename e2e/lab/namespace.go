@@ -27,8 +27,8 @@ type namespace struct {
 	atEnd []func()
 }
 
-// newNamespace makes a namespace with a bridge that has the address (with prefix length). It ends with ctx or by close.
-func newNamespace(ctx context.Context, address string) (*namespace, error) {
+// newNamespace makes a namespace and has it set up from inside. It ends with ctx or by close.
+func newNamespace(ctx context.Context, setup func() error) (*namespace, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	n := &namespace{work: make(chan func()), stop: make(chan struct{}), ended: make(chan struct{}), cancel: cancel}
 	ready := make(chan error, 1)
@@ -37,7 +37,7 @@ func newNamespace(ctx context.Context, address string) (*namespace, error) {
 		cancel()
 		return nil, err
 	}
-	if err := n.do(func() error { return makeBridge(address) }); err != nil {
+	if err := n.do(setup); err != nil {
 		cancel()
 		close(n.stop)
 		return nil, err

@@ -16,25 +16,26 @@ const (
 	initProgram = "/init"
 )
 
-// initBinary builds the guests' init program. Go's own build cache makes that quick when nothing has changed; what comes
-// out is kept by its digest, so that tests that run at the same time do not replace each other's.
-func (l *Lab) initBinary(ctx context.Context) (string, error) {
-	scratch, err := os.MkdirTemp(l.cache.dir, "init-*.making")
+// program builds a package of this module for guests. Go's own build cache makes that quick when nothing has changed;
+// what comes out is kept under a name that tells its content, so that tests that run at the same time do not replace
+// each other's.
+func (l *Lab) program(ctx context.Context, pkg, name string) (string, error) {
+	scratch, err := os.MkdirTemp(l.cache.dir, name+"-*.making")
 	if err != nil {
 		return "", fmt.Errorf("making a temporary folder: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(scratch) }()
-	built := filepath.Join(scratch, "init")
-	if err := GoBuild(ctx, initPackage, built); err != nil {
+	built := filepath.Join(scratch, name)
+	if err := GoBuild(ctx, pkg, built); err != nil {
 		return "", err
 	}
 	content, err := os.ReadFile(built)
 	if err != nil {
-		return "", fmt.Errorf("reading the guests' init program: %w", err)
+		return "", fmt.Errorf("reading a built program: %w", err)
 	}
 	sum := sha256.Sum256(content)
-	name := filepath.Join("init", hex.EncodeToString(sum[:12]))
-	return l.cache.entry(ctx, name, func(path string) error { return os.Rename(built, path) })
+	entry := filepath.Join("programs", name+"-"+hex.EncodeToString(sum[:12]))
+	return l.cache.entry(ctx, entry, func(path string) error { return os.Rename(built, path) })
 }
 
 // GoBuild builds a package of this module as a static program for guests. It works from anywhere inside the module, or
