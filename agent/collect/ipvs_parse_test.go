@@ -86,7 +86,7 @@ func TestParseIPVSRefuses(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing at all":                 "",
 		"a header that is cut":           ipvsHeader[:60],
-		"two lines of header":            ipvsHeader[:strings.Index(ipvsHeader, "  ->")],
+		"two lines of header":            strings.SplitAfterN(ipvsHeader, "Flags\n", 2)[0],
 		"another file":                   "sk Eth Pid\n" + ipvsHeader,
 		"a last line without its end":    ipvsHeader + "TCP  0A600001:01BB rr",
 		"a virtual server cut to a word": ipvsHeader + "TCP\n",

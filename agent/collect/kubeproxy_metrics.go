@@ -2,6 +2,7 @@ package collect
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -43,9 +44,11 @@ func parseMetrics(body io.Reader) (*proxyMetrics, error) {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(make([]byte, 0, 1<<12), maxMetricLine)
 	for lines.Scan() {
-		name, _, _ := strings.Cut(lines.Text(), " ")
-		name, _, _ = strings.Cut(name, "{")
-		if err := metrics.take(name, lines.Text()); err != nil {
+		name := metricName(lines.Bytes())
+		if name == "" {
+			continue
+		}
+		if err := metrics.take(name, lines.Text()[len(name):]); err != nil {
 			return nil, fmt.Errorf("metric %s: %w", name, err)
 		}
 	}
@@ -58,19 +61,28 @@ func parseMetrics(body io.Reader) (*proxyMetrics, error) {
 	return metrics, nil
 }
 
-func (m *proxyMetrics) take(name, line string) error {
-	switch name {
-	case metricLastSync, metricLastQueued, metricRestores, metricPartial, metricNFTables:
-	case metricBuild:
-		labels, _, err := parseSample(line[len(name):])
-		m.version = cut(printable([]byte(labels["git_version"])), maxVersion)
-		return err
-	default:
-		return nil
+// metricName returns the name of the metric that a line is of, if it is one that matters; most of a thousand lines are not.
+func metricName(line []byte) string {
+	end := bytes.IndexAny(line, " {")
+	if end < 0 {
+		end = len(line)
 	}
-	labels, value, err := parseSample(line[len(name):])
+	switch name := string(line[:end]); name {
+	case metricLastSync, metricLastQueued, metricRestores, metricPartial, metricNFTables, metricBuild:
+		return name
+	default:
+		return ""
+	}
+}
+
+func (m *proxyMetrics) take(name, sample string) error {
+	labels, value, err := parseSample(sample)
 	if err != nil {
 		return err
+	}
+	if name == metricBuild {
+		m.version = cut(printable([]byte(labels["git_version"])), maxVersion)
+		return nil
 	}
 	sync, err := m.sync(labels["ip_family"])
 	if err != nil {

@@ -186,7 +186,7 @@ func TestHostileAnswersHarmOnlyTheirEndpoint(t *testing.T) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/proxyMode", paths{"/proxyMode": "ipvs\n"})
-	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) { flood(w, strings.Repeat("x 1\n", 1<<10), 1<<12) })
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) { flood(w, strings.Repeat("x", 1<<14)+" 1\n", 1<<10) })
 	mux.HandleFunc("/configz", func(w http.ResponseWriter, _ *http.Request) { flood(w, strings.Repeat("[", 1<<12), 1<<9) })
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
