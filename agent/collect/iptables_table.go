@@ -8,7 +8,7 @@ type legacyChains struct {
 }
 
 type legacyChain struct {
-	name string
+	name []byte
 	// underflow is where a built-in chain's policy stands; a user-defined chain ends in a RETURN.
 	underflow uint32
 	builtIn   bool
@@ -25,7 +25,7 @@ func countLegacyTable(layout *legacyLayout, name string, info *legacyInfo, blob 
 	}
 	rules.addTable(name)
 	for _, chain := range chains.byStart {
-		rules.addChain(name, chain.name, chain.builtIn)
+		rules.addChain(name, string(chain.name), chain.builtIn)
 	}
 	return chains.countRules(layout, name, blob, rules)
 }
@@ -34,7 +34,7 @@ func builtInChains(info *legacyInfo) map[uint32]legacyChain {
 	chains := map[uint32]legacyChain{}
 	for hook, name := range hookNames() {
 		if info.validHooks&(1<<hook) != 0 {
-			chains[info.hookEntry[hook]] = legacyChain{name, info.underflow[hook], true}
+			chains[info.hookEntry[hook]] = legacyChain{[]byte(name), info.underflow[hook], true}
 		}
 	}
 	return chains
@@ -47,10 +47,10 @@ func (c *legacyChains) findUserChains(layout *legacyLayout, blob []byte) error {
 		name, ok := entry.chainHead()
 		switch {
 		case ok && entry.next < size:
-			if len(name) == 0 || c.byStart[entry.next] != (legacyChain{}) {
+			if _, taken := c.byStart[entry.next]; taken || len(name) == 0 {
 				return errLegacyTable
 			}
-			c.byStart[entry.next] = legacyChain{name: string(name)}
+			c.byStart[entry.next] = legacyChain{name: name}
 		case !ok && entry.next == size:
 			return errLegacyTable // a table ends in an ERROR
 		}
@@ -110,8 +110,8 @@ func (c *legacyChains) countRule(table string, chain legacyChain, entry *legacyE
 		if !known {
 			return errLegacyTable
 		}
-		rule.setTarget([]byte(target.name), entry.isGoto)
+		rule.setTarget(target.name, entry.isGoto)
 	}
-	rules.addRule(table, []byte(chain.name), &rule)
+	rules.addRule(table, chain.name, &rule)
 	return nil
 }

@@ -76,7 +76,7 @@ func (m *modules) isBuiltIn(f feature) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.builtIn == nil {
-		found, err := findBuiltIn(filepath.Join(m.host.Proc, "kallsyms"), featureNFTables, featureIPSet)
+		found, err := findBuiltIn(m.host, featureNFTables, featureIPSet)
 		if err != nil {
 			return false, err
 		}
@@ -87,13 +87,12 @@ func (m *modules) isBuiltIn(f feature) (bool, error) {
 
 // nfnetlink reports whether nfnetlink is there: its kernel socket is then listed in every network namespace.
 func (m *modules) nfnetlink() (bool, error) {
-	path := filepath.Join(m.host.Proc, "net/netlink")
-	list, err := os.ReadFile(path)
+	list, err := os.ReadFile(filepath.Join(m.host.Proc, "net/netlink"))
 	if err != nil {
 		return false, fmt.Errorf("looking for nfnetlink: %w", err)
 	}
 	if !bytes.HasPrefix(list, []byte("sk ")) {
-		return false, fmt.Errorf("looking for nfnetlink: %s does not begin with its heading", path)
+		return false, errors.New("looking for nfnetlink: the list of netlink sockets does not begin with its heading")
 	}
 	for line := range bytes.Lines(list) {
 		if fields := bytes.Fields(line); len(fields) > 1 && string(fields[1]) == protocolNetfilter {
@@ -125,8 +124,8 @@ func exists(path string) (bool, error) {
 }
 
 // findBuiltIn tells which features' symbols kallsyms lists as the kernel's own.
-func findBuiltIn(path string, features ...feature) (map[feature]bool, error) {
-	file, err := os.Open(path)
+func findBuiltIn(host Host, features ...feature) (map[feature]bool, error) {
+	file, err := os.Open(filepath.Join(host.Proc, "kallsyms"))
 	if err != nil {
 		return nil, err
 	}

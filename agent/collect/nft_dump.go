@@ -12,14 +12,14 @@ import (
 
 // nftReader reads the whole ruleset of nf_tables. Not for concurrent use.
 type nftReader struct {
-	socket *socket
+	socket *nftSocket
 	seed   maphash.Seed
 }
 
 // generation asks for the generation of the ruleset: it moves with every commit in the network namespace.
 func (r *nftReader) generation(ctx context.Context) (uint32, error) {
 	var generation uint32
-	err := r.socket.dump(ctx, nftRequest(unix.NFT_MSG_GETGEN, 0), func(message []byte) error {
+	err := r.socket.ask(ctx, nftRequest(unix.NFT_MSG_GETGEN, 0), func(message []byte) error {
 		if len(message) < nfgenmsgSize {
 			return errMalformed
 		}
@@ -70,7 +70,7 @@ func (r *nftReader) rulesOf(ctx context.Context, table nftTableKey, visit nftVis
 
 func (r *nftReader) each(ctx context.Context, kind nftKind, request *nl.NetlinkRequest, visit nftVisit) error {
 	var object nftObject
-	err := r.socket.dump(ctx, request, func(message []byte) error {
+	err := r.socket.ask(ctx, request, func(message []byte) error {
 		var err error
 		if object, err = parseNFT(kind, message); err != nil {
 			return err
