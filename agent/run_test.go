@@ -42,6 +42,18 @@ func TestRunStopsCleanly(t *testing.T) {
 	s.call(ctx, nil, "run", "--aggregator", "a:1", "--log-format", "json").want(t, 0, "", `"msg":"stopped"`)
 }
 
+// The real stream, with nobody to talk to: it goes on trying, and ends when told to.
+func TestRunWithoutAnAggregator(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	args := []string{"run", "--aggregator", "127.0.0.1:1", "--insecure-plaintext", "--node", "worker-1"}
+	code := run(ctx, args, func(string) (string, bool) { return "", false }, &stdout, &stderr)
+	if code != 0 || stdout.Len() != 0 || !strings.Contains(stderr.String(), "msg=stopped") {
+		t.Errorf("code %d, stdout %q, stderr %q", code, stdout.String(), stderr.String())
+	}
+}
+
 func TestLog(t *testing.T) {
 	for _, tt := range []struct{ format, level, want string }{
 		{"text", "info", "level=INFO"}, {"json", "info", `"level":"INFO"`}, {"text", "error", ""}, {"text", "nonsense", "level=INFO"},

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 
 	"offramp.dev/offramp/agent/collect"
+	"offramp.dev/offramp/agent/stream"
 	"offramp.dev/offramp/internal/readiness"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
@@ -23,4 +23,16 @@ func realParts() parts {
 	}
 }
 
-func report(context.Context, reporting) error { return errors.New("not built yet") }
+// report reads the node and streams it to every aggregator until ctx ends.
+func report(ctx context.Context, r reporting) error {
+	return stream.Run(ctx, stream.Config{
+		Addresses:    r.aggregators,
+		Credentials:  r.credentials,
+		Node:         r.config.Node,
+		AgentVersion: r.config.AgentVersion,
+		Source:       collect.New(r.config),
+		ScanInterval: r.scanInterval,
+		Log:          r.log,
+		Now:          r.config.Host.Now,
+	})
+}

@@ -102,7 +102,7 @@ func complete(lists []*offrampv1.NamedList) error {
 	}
 	for _, list := range lists {
 		if list.GetError() != "" {
-			return fmt.Errorf("list %s is not complete: %s", render.Word(list.GetList().GetName()), render.Clean(list.GetError()))
+			return fmt.Errorf("list %s: %s", render.Word(list.GetList().GetName()), render.Clean(list.GetError()))
 		}
 		if got, want := uint64(len(list.GetItems())), list.GetList().GetCount(); got != want {
 			return fmt.Errorf("list %s is not complete: %d of %d items", render.Word(list.GetList().GetName()), got, want)

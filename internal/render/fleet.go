@@ -99,14 +99,14 @@ func samples(nodes uint64, names []string) string {
 	return text
 }
 
-// Summary writes what the aggregator knows of one node besides its facts.
+// Summary writes how a node reported, which is what the aggregator knows besides its facts.
 func Summary(w io.Writer, node *offrampv1.NodeSummary) error {
 	var p page
-	connected := "no stream is open"
+	connected := "not connected"
 	if node.GetConnected() {
 		connected = "connected"
 	}
-	p.line(0, "Node %s: %s, last heard of at %s, clock %s", orUnknown(node.GetNode()), connected, moment(node.GetLastSeen()), clockCell(node))
+	p.line(0, "Reported: %s, last heard of at %s, clock %s", connected, moment(node.GetLastSeen()), clockCell(node))
 	return p.flush(w)
 }
 

@@ -77,11 +77,14 @@ func clockCell(node *offrampv1.NodeSummary) string {
 	if node.GetClockSkew() == nil {
 		return "?"
 	}
-	skew := node.GetClockSkew().AsDuration()
-	if skew < 0 {
+	switch skew := node.GetClockSkew().AsDuration(); {
+	case skew.Abs() < time.Second:
+		return "0s"
+	case skew < 0:
 		return "-" + span(-skew)
+	default:
+		return "+" + span(skew)
 	}
-	return "+" + span(skew)
 }
 
 func findingIDs(judged *offrampv1.Assessment) string {
