@@ -86,9 +86,29 @@ func (p *page) findings(findings []*offrampv1.Finding) {
 		return
 	}
 	p.line(2, "findings: %s", number(uint64(len(findings))))
-	for _, finding := range findings {
+	for i, finding := range findings {
 		p.blank()
 		p.finding(finding)
+		next := following(findings, i)
+		p.advice(finding.GetRemedy(), next.GetRemedy())
+		if finding.GetRemedy() != next.GetRemedy() || finding.GetSource() != next.GetSource() {
+			p.field(4, "source", finding.GetSource())
+		}
+	}
+}
+
+// following is the element after the i-th, and nil after the last.
+func following[T any](all []*T, i int) *T {
+	if i+1 < len(all) {
+		return all[i+1]
+	}
+	return nil
+}
+
+// advice says what to do about a finding, unless the next one says the same: then it stands once, below both.
+func (p *page) advice(remedy, next string) {
+	if remedy != next {
+		p.field(4, "what to do", remedy)
 	}
 }
 
@@ -101,8 +121,6 @@ func (p *page) finding(finding *offrampv1.Finding) {
 	for _, evidence := range finding.GetEvidence() {
 		p.line(4, "- %s", Clean(evidence))
 	}
-	p.field(4, "what to do", finding.GetRemedy())
-	p.field(4, "source", finding.GetSource())
 }
 
 // leftoverWords lists what there is of each kind.

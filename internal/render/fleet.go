@@ -3,6 +3,7 @@ package render
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
@@ -20,9 +21,7 @@ func Readiness(w io.Writer, fleet *offrampv1.GetReadinessResponse) error {
 	} else {
 		p.line(0, "Findings")
 	}
-	for _, finding := range fleet.GetFindings() {
-		p.fleetFinding(finding)
-	}
+	p.fleetFindings(fleet.GetFindings())
 	return p.flush(w)
 }
 
@@ -33,11 +32,9 @@ func Ready(w io.Writer, fleet *offrampv1.GetReadinessResponse, reason string) er
 	p.fleetHeader(fleet)
 	p.leftAndSilent(fleet)
 	p.line(0, "Answer: %s", Clean(reason))
-	for _, finding := range fleet.GetFindings() {
-		if finding.GetSeverity() != offrampv1.Severity_SEVERITY_INFO {
-			p.fleetFinding(finding)
-		}
-	}
+	p.fleetFindings(slices.DeleteFunc(slices.Clone(fleet.GetFindings()), func(finding *offrampv1.FindingCount) bool {
+		return finding.GetSeverity() == offrampv1.Severity_SEVERITY_INFO
+	}))
 	return p.flush(w)
 }
 
@@ -77,11 +74,13 @@ func (p *page) leftAndSilent(fleet *offrampv1.GetReadinessResponse) {
 	}
 }
 
-func (p *page) fleetFinding(finding *offrampv1.FindingCount) {
-	p.blank()
-	p.line(2, "%s (%s): %s", Clean(finding.GetId()), Word(finding.GetSeverity()), Clean(finding.GetTitle()))
-	p.line(4, "on %s", samples(finding.GetNodes(), finding.GetNodeSamples()))
-	p.field(4, "what to do", finding.GetRemedy())
+func (p *page) fleetFindings(findings []*offrampv1.FindingCount) {
+	for i, finding := range findings {
+		p.blank()
+		p.line(2, "%s (%s): %s", Clean(finding.GetId()), Word(finding.GetSeverity()), Clean(finding.GetTitle()))
+		p.line(4, "on %s", samples(finding.GetNodes(), finding.GetNodeSamples()))
+		p.advice(finding.GetRemedy(), following(findings, i).GetRemedy())
+	}
 }
 
 // samples says how many nodes there are and names some: "3 nodes: a, b, c", "40 nodes: a, b, … (38 more)".
