@@ -48,7 +48,7 @@ check-generated: generate
 	@test -z "$$(git status --porcelain -- proto)" || { echo "make lint: generated files are not committed" >&2; exit 1; }
 
 lint: tools check-generated ## check style, generated code, the wire and go.mod
-	$(LINT) run ./...
+	$(LINT) run --allow-parallel-runners ./...
 	$(BUF) lint
 	$(GO) mod tidy -diff
 

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"offramp.dev/offramp/e2e/captures"
+	"offramp.dev/offramp/e2e/lab"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+// count is one figure of the dirty node, from three sides.
+type count struct {
+	what    string
+	offramp uint64
+	// native is what the native tools in that machine say when asked by command; shown is that command in short.
+	command string
+	shown   string
+	native  int
+	// want was written down by hand from the capture, seeded objects added.
+	want int
+}
+
+// What is left of ipvs mode in the capture ipvs-then-iptables, counted by hand from its files: 6 chains and 5 jumps a
+// family are ipvs mode's alone (facts of kube-proxy 1.37: chains nat KUBE-NODE-PORT and KUBE-LOAD-BALANCER, filter
+// KUBE-NODE-PORT, KUBE-SOURCE-RANGES-FIREWALL, KUBE-IPVS-FILTER and KUBE-IPVS-OUT-FILTER).
+const (
+	leftServers   = 85
+	leftSets      = 34
+	leftAddresses = 68
+	leftChains    = 12
+	leftJumps     = 10
+)
+
+// check compares every count that was shown with the native tools' output in the same machine.
+func (s *stage) check(ctx context.Context) error {
+	nodes, err := s.list(ctx, offrampv1.Target_TARGET_IPTABLES)
+	if err != nil {
+		return err
+	}
+	counts, err := s.counts(ctx, nodes[dirty])
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\n%s, counted by Offramp and by the native tools in that machine\n", dirty)
+	fmt.Printf("  %-24s %8s %8s %9s  %s\n", "", "offramp", "native", "expected", "native command")
+	var wrong []string
+	for _, c := range counts {
+		fmt.Printf("  %-24s %8d %8d %9d  %s\n", c.what, c.offramp, c.native, c.want, cmp.Or(c.shown, c.command))
+		if int(c.offramp) != c.want || c.native != c.want {
+			wrong = append(wrong, c.what)
+		}
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("the counts differ: %s", strings.Join(wrong, ", "))
+	}
+	s.say("every count agrees")
+	return nil
+}
+
+func (s *stage) counts(ctx context.Context, dirtyNode *offrampv1.NodeSummary) ([]count, error) {
+	left, all := dirtyNode.GetAssessment().GetLeftovers(), dirtyNode.GetInventory()
+	counts := []count{
+		{what: "virtual servers", offramp: all.GetVirtualServers(), want: leftServers + 2*s.seeded, command: "ipvsadm -Sn | grep -c ^-A"},
+		{what: "  leftover", offramp: left.GetVirtualServers(), want: leftServers + s.seeded, command: "ipvsadm -Sn | grep ^-A | grep -vc ' 10.6.115.'", shown: "ipvsadm -Sn, foreign ones left out"},
+		{what: "ipsets", offramp: all.GetIpsets(), want: leftSets + s.seeded, command: "ipset list -n | grep -c ."},
+		{what: "  leftover", offramp: left.GetIpsets(), want: leftSets, command: "ipset list -n | grep -c ^KUBE-"},
+		{what: "addresses of kube-ipvs0", offramp: left.GetLinkAddresses(), want: leftAddresses + s.seeded,
+			command: "ip -o addr show dev kube-ipvs0 | grep -c inet", shown: "ip -o addr show dev kube-ipvs0"},
+		{what: "leftover chains", offramp: left.GetChains(), want: leftChains,
+			command: saves + "grep -Ec '^:KUBE-(NODE-PORT|LOAD-BALANCER|SOURCE-RANGES-FIREWALL|IPVS-FILTER|IPVS-OUT-FILTER) '", shown: "iptables-nft-save, ip6tables-nft-save"},
+		{what: "leftover jumps", offramp: left.GetJumps(), want: leftJumps,
+			command: saves + `grep -Ec -e '-A (IN|OUT)PUT .*"(kubernetes health check rules|kube-proxy firewall rules|kubernetes ipvs access filter)"' -e '-A FORWARD .*"kube-proxy firewall rules"'`, shown: "iptables-nft-save, ip6tables-nft-save"},
+	}
+	for i := range counts {
+		native, err := countLines(ctx, s.node(dirty).guest, counts[i].command)
+		if err != nil {
+			return nil, err
+		}
+		counts[i].native = native
+	}
+	return counts, nil
+}
+
+const saves = "(iptables-nft-save; ip6tables-nft-save) | "
+
+// countLines runs a command line that prints a number.
+func countLines(ctx context.Context, guest *lab.Guest, command string) (int, error) {
+	// grep -c exits 1 when it counts none, which is an answer.
+	result, err := guest.Run(ctx, "busybox", "sh", "-c", command)
+	if err != nil {
+		return 0, fmt.Errorf("counting with the native tools: %w", err)
+	}
+	var n int
+	if _, err := fmt.Sscan(result.Stdout, &n); err != nil {
+		return 0, fmt.Errorf("counting with %q: it printed %q and %q", command, result.Stdout, result.Stderr)
+	}
+	return n, nil
+}
+
+// capturedServers are the virtual servers of the node's capture, as ipvsadm wrote them.
+func capturedServers(name string) []string {
+	for _, spec := range specs() {
+		if spec.name != name {
+			continue
+		}
+		// A capture without virtual servers has no such file.
+		saved, _ := captures.Read(spec.capture, "ipvsadm-save.txt")
+		return linesWith(string(saved), "-A ")
+	}
+	return nil
+}
+
+func linesWith(text, prefix string) []string {
+	var found []string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, prefix) {
+			found = append(found, line)
+		}
+	}
+	return found
+}

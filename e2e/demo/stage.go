@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"offramp.dev/offramp/e2e/authority"
+	"offramp.dev/offramp/e2e/lab"
+)
+
+// stage is everything that the demo runs.
+type stage struct {
+	lab        *lab.Lab
+	programs   programs
+	aggregator *lab.HostCommand
+	ended      chan error // what the aggregator's Wait returned
+	logFile    string
+	nodes      []*node // in the order of specs
+	seeded     int
+	began      time.Time
+}
+
+const aggregatorPort = 8443
+
+func (s *stage) address() string {
+	return netip.AddrPortFrom(netip.MustParseAddr(s.lab.HostAddr()), aggregatorPort).String()
+}
+
+// setUp starts it all; when that fails it ends what it started.
+func setUp(ctx context.Context, bin, work string, seeded int) (*stage, error) {
+	s := &stage{seeded: seeded, began: time.Now(), logFile: filepath.Join(work, "aggregator.log")}
+	s.say("three virtual machines, three kernels, the kernel state of three real nodes; kube-proxy is a stand-in that serves what the real one served there")
+	var err error
+	if s.lab, err = lab.Start(ctx, lab.Options{Log: &progress{stage: s}}); err != nil {
+		return nil, fmt.Errorf("starting the lab: %w", err)
+	}
+	if err := s.fill(ctx, bin, work); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *stage) fill(ctx context.Context, bin, work string) error {
+	certificates, err := authority.Make(work, netip.MustParseAddr(s.lab.HostAddr()))
+	if err != nil {
+		return err
+	}
+	if s.programs, err = findPrograms(ctx, bin, work, certificates); err != nil {
+		return err
+	}
+	if err := s.startAggregator(ctx); err != nil {
+		return err
+	}
+	if err := s.bringNodes(ctx); err != nil {
+		return err
+	}
+	return seed(ctx, s.node(dirty).guest, s.seeded)
+}
+
+func (s *stage) startAggregator(ctx context.Context) error {
+	logs, err := os.Create(s.logFile)
+	if err != nil {
+		return fmt.Errorf("making the aggregator's log: %w", err)
+	}
+	defer func() { _ = logs.Close() }()
+	s.aggregator = s.lab.Command(ctx, s.programs.aggregator, "run", "--listen", s.address(),
+		"--heartbeat-interval", heartbeatInterval.String(),
+		"--tls-cert-file", s.programs.certificates.ServerCert, "--tls-key-file", s.programs.certificates.ServerKey)
+	s.aggregator.Stdout, s.aggregator.Stderr = logs, logs
+	if err := s.aggregator.Start(); err != nil {
+		return fmt.Errorf("starting the aggregator: %w", err)
+	}
+	s.ended = make(chan error, 1)
+	go func() { s.ended <- s.aggregator.Wait() }()
+	s.say("offramp-aggregator listens on %s", s.address())
+	return nil
+}
+
+// bringNodes brings all nodes up side by side.
+func (s *stage) bringNodes(ctx context.Context) error {
+	all := specs()
+	s.nodes = make([]*node, len(all))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, spec := range all {
+		group.Go(func() (err error) {
+			s.nodes[i], err = bring(context.WithoutCancel(ctx), s.lab, spec, s.programs, s.address())
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+func (s *stage) node(name string) *node {
+	for _, n := range s.nodes {
+		if n.name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// close ends everything: the machines, the aggregator, the network.
+func (s *stage) close() error {
+	err := s.lab.Close()
+	if s.ended != nil {
+		_ = <-s.ended // killed with the lab: its exit status says nothing
+	}
+	return err
+}
+
+// say writes one line of progress with the time since the start.
+func (s *stage) say(format string, args ...any) {
+	fmt.Printf("[%5.1fs] %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// progress shows the lab's own lines.
+type progress struct {
+	mu    sync.Mutex
+	stage *stage
+}
+
+var _ io.Writer = (*progress)(nil)
+
+// Write implements io.Writer, a line a call.
+func (p *progress) Write(line []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Printf("[%5.1fs] %s", time.Since(p.stage.began).Seconds(), line)
+	return len(line), nil
+}
