@@ -20,5 +20,5 @@ func (b *backoff) next() time.Duration {
 // reset makes the next attempt come soon.
 func (b *backoff) reset() { b.bound = 0 }
 
-// slow makes the next pause one of the longest.
-func (b *backoff) slow() { b.bound = b.most }
+// within bounds all later pauses.
+func (b *backoff) within(most time.Duration) { b.most = max(most, b.first) }

@@ -85,11 +85,10 @@ func heartbeatInterval(welcome *offrampv1.Welcome) time.Duration {
 	return min(max(asked.AsDuration(), minHeartbeat), maxHeartbeat)
 }
 
-// hold keeps the conversation going until the stream or ctx ends. It returns when all its goroutines have. cancel ends ctx.
-func (c *conversation) hold(ctx context.Context, cancel context.CancelCauseFunc) error {
+// hold keeps the conversation going until the stream or ctx ends. It returns when all its goroutines have:
+// the first that fails ends ctx for the others, and gRPC ends the stream when sending fails.
+func (c *conversation) hold(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	// The first that fails takes the stream, and with it whoever waits for it, down.
-	defer context.AfterFunc(ctx, func() { cancel(nil) })()
 	group.Go(func() error { return c.send(ctx) })
 	group.Go(func() error { return c.receive(ctx) })
 	group.Go(func() error { return c.answerQuestions(ctx) })

@@ -27,9 +27,13 @@ func TestBackoff(t *testing.T) {
 	if got := highest.next(); got != 2*time.Second {
 		t.Errorf("after reset %v", got)
 	}
-	highest.slow()
-	if got := highest.next(); got != time.Minute {
-		t.Errorf("slow %v", got)
+	highest.within(3 * time.Second)
+	if got := highest.next(); got != 3*time.Second {
+		t.Errorf("within 3 s: %v", got)
+	}
+	highest.within(time.Millisecond)
+	if got := highest.next(); got != 2*time.Second {
+		t.Errorf("never below the first bound: %v", got)
 	}
 	lowest := &backoff{first: 2 * time.Second, most: time.Minute, rand: func() float64 { return 0 }}
 	if got := lowest.next(); got != 400*time.Millisecond {

@@ -62,14 +62,14 @@ func (p *peer) waitForScan(ctx context.Context) bool {
 }
 
 func (p *peer) sleepAfter(ctx context.Context, lived time.Duration, err error) {
-	switch {
-	case status.Code(err) == codes.Aborted:
-		// Another agent says that it is this node. Fighting over it would only make the fleet flicker.
-		p.backoff.slow()
-	case lived >= p.config.limits.healthy:
+	if lived >= p.config.limits.healthy {
 		p.backoff.reset()
 	}
 	pause := p.backoff.next()
+	if status.Code(err) == codes.Aborted {
+		// Another agent says that it is this node. Fighting over it would only make the fleet flicker.
+		pause = jitter(p.config.limits.maxBackoff, p.config.Rand)
+	}
 	p.log.Warn("no stream to the aggregator", "status", status.Code(err).String(), "reason", status.Convert(err).Message(),
 		"lived", lived.Round(time.Millisecond), "next_attempt_in", pause.Round(time.Millisecond))
 	sleep(ctx, pause)
@@ -90,8 +90,10 @@ func (p *peer) attempt(ctx context.Context) (lived time.Duration, err error) {
 		return 0, err
 	}
 	p.log.Info("the aggregator listens", "version", c.welcome.GetAggregatorVersion(), "heartbeat_interval", c.interval)
+	// An aggregator that was away is not to miss this node for longer than it would take to notice a silent one.
+	p.backoff.within(min(c.interval, p.config.limits.maxBackoff))
 	began := time.Now()
-	err = c.hold(ctx, cancel)
+	err = c.hold(ctx)
 	return time.Since(began), err
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -217,4 +218,20 @@ func TestGoroutinesPerAgent(t *testing.T) {
 	if each := float64(after-before) / 10; each > 2.5 {
 		t.Errorf("%.1f goroutines per stream", each)
 	}
+}
+
+// Headers beyond the limit end the call and leave the others alone.
+func TestHugeHeaders(t *testing.T) {
+	l := startLab(t, short(), nil)
+	bystander := l.report("bystander", kernelSection("6.1.0"))
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("y", 1<<20))
+	stream, err := v1.NewAgentServiceClient(l.dial()).Connect(ctx)
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if err == nil {
+		t.Error("a header of 1 MiB was taken")
+	}
+	bystander.send(report(setsSection(6)))
+	l.waitFor("the bystander's report", func() bool { return l.store.Summary(1, "bystander").GetInventory().GetIpsets() == 6 })
 }

@@ -26,7 +26,7 @@ import (
 )
 
 // writePair makes a self-signed certificate for 127.0.0.1 whose serial number tells it from others.
-func writePair(t *testing.T, dir string, serial int64) Files {
+func writePair(t testing.TB, dir string, serial int64) Files {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -52,7 +52,7 @@ func writePair(t *testing.T, dir string, serial int64) Files {
 }
 
 // write gives each version its own time, which a coarse file system clock might not.
-func write(t *testing.T, path string, content []byte, version int64) {
+func write(t testing.TB, path string, content []byte, version int64) {
 	t.Helper()
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
