@@ -62,9 +62,8 @@ func (s *stage) awaitReports(ctx context.Context) error {
 		}
 		select {
 		case <-time.After(500 * time.Millisecond):
-		case err := <-s.ended:
-			s.ended <- err
-			return fmt.Errorf("the aggregator ended: %w; %s", err, s.logs())
+		case <-s.ended:
+			return fmt.Errorf("the aggregator ended: %w; %s", s.endedBy, s.logs())
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for the nodes' reports: %w; %s", last, s.logs())
 		}

@@ -22,7 +22,8 @@ type stage struct {
 	lab        *lab.Lab
 	programs   programs
 	aggregator *lab.HostCommand
-	ended      chan error // what the aggregator's Wait returned
+	ended      chan struct{} // closed when the aggregator has ended
+	endedBy    error         // with what; to be read after that
 	logFile    string
 	nodes      []*node // in the order of specs
 	seeded     int
@@ -79,8 +80,11 @@ func (s *stage) startAggregator(ctx context.Context) error {
 	if err := s.aggregator.Start(); err != nil {
 		return fmt.Errorf("starting the aggregator: %w", err)
 	}
-	s.ended = make(chan error, 1)
-	go func() { s.ended <- s.aggregator.Wait() }()
+	s.ended = make(chan struct{})
+	go func() {
+		s.endedBy = s.aggregator.Wait()
+		close(s.ended)
+	}()
 	s.say("offramp-aggregator listens on %s", s.address())
 	return nil
 }
@@ -112,7 +116,7 @@ func (s *stage) node(name string) *node {
 func (s *stage) close() error {
 	err := s.lab.Close()
 	if s.ended != nil {
-		_ = <-s.ended // killed with the lab: its exit status says nothing
+		<-s.ended // killed with the lab: its exit status says nothing
 	}
 	return err
 }
