@@ -1,0 +1,63 @@
+// Command endpoint is what runs in the lab's pods: a listener that says its name, and a client that makes requests one
+// after the other and counts which failed. It runs in guests too, so it needs nothing but itself.
+//
+//	endpoint serve NAME                       listen on port 8080, TCP and UDP, IPv4 and IPv6
+//	endpoint get URL                          print what a server on the node answers
+//	endpoint load [-interval D] [-timeout D] [-for D] LABEL=[udp:|long:]IP:PORT...
+//
+// load writes one JSON line (a Report) when it gets SIGTERM or its time is over.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "endpoint:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	switch {
+	case len(args) == 2 && args[0] == "serve":
+		return serve(ctx, args[1])
+	case len(args) == 2 && args[0] == "get":
+		return get(ctx, args[1], os.Stdout)
+	case len(args) > 1 && args[0] == "load":
+		return runLoad(ctx, args[1:])
+	default:
+		return errors.New("want serve NAME, get URL or load TARGET...")
+	}
+}
+
+func runLoad(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("load", flag.ContinueOnError)
+	interval := flags.Duration("interval", 50*time.Millisecond, "time from one request to the next of a target")
+	timeout := flags.Duration("timeout", time.Second, "when a request has failed")
+	limit := flags.Duration("for", 0, "when to end by itself; 0 is never")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, *limit)
+		defer cancel()
+	}
+	reports, err := load(ctx, flags.Args(), *interval, *timeout)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(reports)
+}

@@ -1,0 +1,38 @@
+package cluster
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// privateDir is where a program finds the files that it was given. It exists for that program alone and in memory.
+const privateDir = "/mnt"
+
+// inPrivate makes a command that runs argv in a mount namespace of its own, with files in privateDir. They come as the
+// command's input, so that none ever lies on a disk where a killed test would leave it.
+func inPrivate(files map[string]string, argv ...string) (command []string, stdin []byte, err error) {
+	const script = `mount -t tmpfs -o mode=0700 tmpfs "$0" && cd "$0" && tar -xf - && exec "$@" </dev/null`
+	stdin, err = tarOf(files)
+	return append([]string{"unshare", "-m", "sh", "-c", script, privateDir}, argv...), stdin, err
+}
+
+func tarOf(files map[string]string) ([]byte, error) {
+	var packed bytes.Buffer
+	w := tar.NewWriter(&packed)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		header := &tar.Header{Name: name, Mode: 0o600, Size: int64(len(files[name]))}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, fmt.Errorf("packing %s: %w", name, err)
+		}
+		if _, err := w.Write([]byte(files[name])); err != nil {
+			return nil, fmt.Errorf("packing %s: %w", name, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, fmt.Errorf("packing files: %w", err)
+	}
+	return packed.Bytes(), nil
+}
