@@ -108,21 +108,26 @@ func (l *limitedReader) Read(buffer []byte) (int, error) {
 	return n, err
 }
 
-// reason says what went wrong in words that are the same each time: errors of the net package name the port that the
-// kernel chose for the question.
+// reason says what went wrong in words that are the same each time, since they are part of what has a digest. Errors of
+// net and net/http are not: they name the port that the kernel chose for the question, and tell apart how a peer's bytes
+// and its hanging up happened to arrive.
 func reason(err error) string {
 	var timeout interface{ Timeout() bool }
+	var transport *url.Error
+	var dial *net.OpError
 	var number syscall.Errno
-	var wrapped *url.Error
 	switch {
+	case errors.Is(err, context.Canceled):
+		return context.Canceled.Error()
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return fmt.Sprintf("no answer within %s", askTimeout)
-	case errors.As(err, &number):
+	case errors.As(err, &dial) && dial.Op == "dial" && errors.As(err, &number):
 		return number.Error()
-	case errors.As(err, &wrapped):
-		err = wrapped.Err
+	case errors.As(err, &transport), errors.As(err, &number):
+		return "the answer is not HTTP, or not all of it"
+	default:
+		return cut(printable([]byte(err.Error())), maxReason)
 	}
-	return cut(printable([]byte(err.Error())), maxReason)
 }
 
 func readText(into *string) func(io.Reader) error {

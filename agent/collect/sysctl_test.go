@@ -76,3 +76,26 @@ func TestReadSysctlSaysWhyNot(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// facts/kube-proxy.md 13: ipvs mode's sysctls stay after the switch to nftables.
+func TestReadSysctlsOfCaptures(t *testing.T) {
+	for name, want := range map[string]string{ // arp_announce, arp_ignore, route_localnet, ip_forward, vs: conntrack, nodest, quiescent
+		"ipvs":               "2 1 0 1 1 1 1",
+		"ipvs-then-nftables": "2 1 1 1 1 1 1",
+		"iptables":           "0 0 1 0 0 0 0",
+	} {
+		tree := map[string]string{"proc/sys/kernel/osrelease": "6.1.0-57-cloud-amd64\n"}
+		for line := range strings.Lines(readCapture(t, name, "sysctls.txt")) {
+			if path, value, found := strings.Cut(line, "="); found && strings.HasPrefix(path, "/proc/sys/net/ipv4/") {
+				tree[path] = value
+			}
+		}
+		var values []string
+		for _, sysctl := range readSysctls(hostOf(t, tree)).GetStable().GetSysctls().GetValues() {
+			values = append(values, sysctl.GetValue())
+		}
+		if got := strings.Join(values, " "); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
