@@ -96,9 +96,10 @@ type tools struct {
 	libraries *libraries
 }
 
+// addAll adds all programs. The shell is the host's: busybox's own would take its applets for the programs of that name.
 func (t tools) addAll() error {
 	for _, name := range []string{
-		"modprobe", "lsmod", "rmmod", "insmod", "modinfo", "depmod", "ip", "busybox", "nft", "ipset", "ipvsadm", "conntrack",
+		"sh", "modprobe", "lsmod", "rmmod", "insmod", "modinfo", "depmod", "ip", "busybox", "nft", "ipset", "ipvsadm", "conntrack",
 	} {
 		if err := t.program(name); err != nil {
 			return err

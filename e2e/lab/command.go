@@ -165,19 +165,26 @@ type call struct {
 	conn    net.Conn
 	enc     *gob.Encoder
 	dec     *gob.Decoder
-	release func() bool
+	release func()
 	ctx     context.Context //nolint:containedctx // it is the request's, and lives as long
 }
 
 // call sends a request. The connection is closed when ctx ends, which ends the request in the guest.
 func (g *Guest) call(ctx context.Context, request wire.Request) (*call, error) {
-	conn, err := g.lab.Dial(ctx, "tcp", net.JoinHostPort(g.address, strconv.Itoa(wire.Port)))
+	if g.machine.alive.Err() != nil {
+		return nil, g.explain(ctx, errors.New("nothing to talk to"))
+	}
+	conn, err := g.lab.Dial(ctx, "tcp", net.JoinHostPort(address(controlNetwork, g.number), strconv.Itoa(wire.Port)))
 	if err != nil {
 		return nil, g.explain(ctx, fmt.Errorf("connecting to %s: %w", g.Name, err))
 	}
 	c := &call{guest: g, conn: conn, enc: gob.NewEncoder(conn), dec: gob.NewDecoder(conn), ctx: ctx}
-	c.release = context.AfterFunc(ctx, func() { _ = conn.Close() })
+	// A machine that was switched off says nothing any more, and so the connection would wait for ever.
+	hangUp := func() { _ = conn.Close() }
+	ofRequest, ofMachine := context.AfterFunc(ctx, hangUp), context.AfterFunc(g.machine.alive, hangUp)
+	c.release = func() { ofRequest(); ofMachine() }
 	if err := c.enc.Encode(request); err != nil {
+		c.release()
 		_ = conn.Close()
 		return nil, g.explain(ctx, fmt.Errorf("sending a request to %s: %w", g.Name, err))
 	}
@@ -225,7 +232,7 @@ func (g *Guest) explain(ctx context.Context, err error) error {
 		return errors.Join(context.Cause(ctx), err)
 	}
 	select {
-	case <-g.machine.ended:
+	case <-g.machine.alive.Done():
 		return fmt.Errorf("the virtual machine %s has ended: %w; its console said:\n%s", g.Name, err, g.machine.console.tail())
 	default:
 		return err

@@ -59,7 +59,7 @@ type Guest struct {
 
 	lab     *Lab
 	machine *machine
-	address string
+	number  int
 }
 
 // Boot starts a virtual machine and waits until it takes commands, for at most two minutes once the kernel is fetched.
@@ -110,7 +110,7 @@ func (l *Lab) bootWith(ctx context.Context, vm VM, p prepared, accel Accel, limi
 	number := l.next()
 	g = &Guest{
 		Name: vm.Name, Kernel: vm.Kernel, Release: p.kernel.release, Accel: accel,
-		lab: l, address: fmt.Sprintf("198.18.%d.%d", 1+number/250, 1+number%250),
+		lab: l, number: number,
 	}
 	rootfs, err := initrd([]string{p.base, p.modules}, ownFiles(vm, p))
 	if err != nil {
@@ -120,8 +120,8 @@ func (l *Lab) bootWith(ctx context.Context, vm VM, p prepared, accel Accel, limi
 	began := time.Now()
 	g.machine, err = startMachine(l.space, machineSpec{
 		accel: accel, memory: cmp.Or(vm.Memory, defaultMemory), image: p.kernel.image(), initrd: rootfs,
-		tap: fmt.Sprintf("tap%d", number), mac: fmt.Sprintf("52:54:00:18:%02x:%02x", number>>8, number&0xff),
-		cmdline: cmdline(vm, g.address),
+		number:  number,
+		cmdline: cmdline(vm, number),
 	})
 	if err != nil {
 		return nil, err
@@ -135,10 +135,11 @@ func (l *Lab) bootWith(ctx context.Context, vm VM, p prepared, accel Accel, limi
 	return g, nil
 }
 
-func cmdline(vm VM, address string) string {
+func cmdline(vm VM, number int) string {
 	words := []string{
 		"console=ttyS0", "quiet", "panic=-1", "random.trust_cpu=on", "tsc=reliable",
-		wire.NameKey + "=" + vm.Name, wire.AddressKey + "=" + address + "/16", vm.Cmdline,
+		wire.NameKey + "=" + vm.Name, wire.AddressKey + "=" + address(trafficNetwork, number) + "/16",
+		wire.ControlKey + "=" + address(controlNetwork, number) + "/16", vm.Cmdline,
 	}
 	return strings.TrimSpace(strings.Join(words, " "))
 }
@@ -174,7 +175,7 @@ func (a archive) underMergedUsr() {
 func (g *Guest) Log() string { return g.machine.console.String() }
 
 // Addr is the guest's address in the lab's network.
-func (g *Guest) Addr() string { return g.address }
+func (g *Guest) Addr() string { return address(trafficNetwork, g.number) }
 
 // PID is the process of the virtual machine.
 func (g *Guest) PID() int { return g.machine.cmd.Process.Pid }

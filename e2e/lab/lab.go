@@ -20,9 +20,21 @@ import (
 	"time"
 )
 
-// hostAddress is the lab's own address on the bridge. The network is 198.18.0.0/16 of the benchmarking range (RFC
-// 2544), which no capture uses.
-const hostAddress = "198.18.0.1"
+// The lab's two networks are parts of the benchmarking range (RFC 2544), which no capture uses: one for the guests'
+// traffic, one for the lab's control.
+const (
+	trafficNetwork = "198.18"
+	controlNetwork = "198.19"
+)
+
+// address is that of a guest, by its number from 1 on, or of the lab itself, which is number 0.
+func address(network string, number int) string {
+	const perRow = 250
+	if number == 0 {
+		return network + ".0.1"
+	}
+	return fmt.Sprintf("%s.%d.%d", network, 1+number/perRow, 1+number%perRow)
+}
 
 // Options say how a lab is set up. The zero value is good.
 type Options struct {
@@ -68,7 +80,8 @@ func Start(ctx context.Context, options Options) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{options: options, cache: store}
-	if l.space, err = newNamespace(ctx, func() error { return makeBridge(hostAddress + "/16") }); err != nil {
+	addresses := []string{address(trafficNetwork, 0) + "/16", address(controlNetwork, 0) + "/16"}
+	if l.space, err = newNamespace(ctx, func() error { return makeBridge(addresses) }); err != nil {
 		return nil, err
 	}
 	l.space.onEnd(l.killGuests)
@@ -76,7 +89,7 @@ func Start(ctx context.Context, options Options) (*Lab, error) {
 }
 
 // HostAddr is the address at which guests reach programs started with Command and sockets opened with Listen.
-func (*Lab) HostAddr() string { return hostAddress }
+func (*Lab) HostAddr() string { return address(trafficNetwork, 0) }
 
 // Do runs f on a thread inside the lab's network namespace: sockets that f opens belong to it for as long as they
 // live. f must not start processes; see Command.

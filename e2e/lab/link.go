@@ -11,7 +11,7 @@ import (
 const bridgeName = "lab"
 
 // makeBridge sets up the calling thread's fresh network namespace.
-func makeBridge(address string) error {
+func makeBridge(addresses []string) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("finding lo: %w", err)
@@ -20,12 +20,14 @@ func makeBridge(address string) error {
 	if err := netlink.LinkAdd(bridge); err != nil {
 		return fmt.Errorf("making a bridge: %w", err)
 	}
-	parsed, err := netlink.ParseAddr(address)
-	if err != nil {
-		return fmt.Errorf("reading the lab's address %s: %w", address, err)
-	}
-	if err := netlink.AddrAdd(bridge, parsed); err != nil {
-		return fmt.Errorf("setting the lab's address: %w", err)
+	for _, address := range addresses {
+		parsed, err := netlink.ParseAddr(address)
+		if err != nil {
+			return fmt.Errorf("reading the lab's address %s: %w", address, err)
+		}
+		if err := netlink.AddrAdd(bridge, parsed); err != nil {
+			return fmt.Errorf("setting the lab's address: %w", err)
+		}
 	}
 	for _, link := range []netlink.Link{lo, bridge} {
 		if err := netlink.LinkSetUp(link); err != nil {

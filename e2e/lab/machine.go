@@ -21,8 +21,8 @@ const qemuProgram = "qemu-system-x86_64"
 type machine struct {
 	cmd     *exec.Cmd
 	console *console
-	ended   chan struct{}
-	err     error // why it ended; read it after ended is closed
+	alive   context.Context //nolint:containedctx // it is the machine's life
+	err     error           // why it ended; read it after alive is done
 }
 
 // machineSpec is all that a machine is made from.
@@ -31,8 +31,7 @@ type machineSpec struct {
 	memory  int // MiB
 	image   string
 	initrd  *os.File
-	tap     string
-	mac     string
+	number  int
 	cmdline string
 }
 
@@ -42,37 +41,66 @@ func startMachine(n *namespace, spec machineSpec) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	var tap *os.File
-	if err := n.do(func() (err error) { tap, err = openTap(spec.tap); return err }); err != nil {
+	taps, err := openTaps(n, spec.number)
+	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tap.Close() }()
+	defer closeAll(taps)
 
-	m := &machine{console: newConsole(wire.Ready), ended: make(chan struct{})}
+	alive, end := context.WithCancel(context.Background())
+	m := &machine{console: newConsole(wire.Ready), alive: alive}
 	m.cmd = exec.Command(program, arguments(spec)...)
-	m.cmd.ExtraFiles = []*os.File{spec.initrd, tap}
+	m.cmd.ExtraFiles = append([]*os.File{spec.initrd}, taps...)
 	m.cmd.Stdout, m.cmd.Stderr = m.console, m.console
 	if err := n.start(m.cmd); err != nil {
+		end()
 		return nil, fmt.Errorf("starting a virtual machine: %w", err)
 	}
 	go func() {
 		m.err = m.cmd.Wait()
-		close(m.ended)
+		end()
 	}()
 	return m, nil
 }
 
-// arguments builds QEMU's command line. The initial file system is its file 3 and the tap link its file 4.
+// openTaps opens a guest's two tap links: for its own traffic and for the lab's control.
+func openTaps(n *namespace, number int) ([]*os.File, error) {
+	var taps []*os.File
+	err := n.do(func() error {
+		for _, name := range []string{"tap", "ctl"} {
+			tap, err := openTap(fmt.Sprintf("%s%d", name, number))
+			if err != nil {
+				return err
+			}
+			taps = append(taps, tap)
+		}
+		return nil
+	})
+	if err != nil {
+		closeAll(taps)
+	}
+	return taps, err
+}
+
+func closeAll(files []*os.File) {
+	for _, file := range files {
+		_ = file.Close()
+	}
+}
+
+// arguments builds QEMU's command line. The initial file system is its file 3 and the tap links are its files 4 and 5.
 func arguments(spec machineSpec) []string {
 	accel, cpu := "tcg,thread=multi", "max"
 	if spec.accel == KVM {
 		// Nested KVM may refuse to set this model-specific register, and QEMU then aborts.
 		accel, cpu = "kvm", "max,arch-capabilities=off"
 	}
+	end := fmt.Sprintf("%02x:%02x", spec.number>>8, spec.number&0xff)
 	return []string{
 		"-M", "q35,usb=off,vmport=off", "-accel", accel, "-cpu", cpu, "-smp", "1", "-m", strconv.Itoa(spec.memory) + "M",
 		"-nodefaults", "-no-user-config", "-nographic", "-no-reboot", "-serial", "stdio", "-monitor", "none",
-		"-netdev", "tap,id=n0,fd=4", "-device", "virtio-net-pci,netdev=n0,romfile=,mac=" + spec.mac,
+		"-netdev", "tap,id=n0,fd=4", "-device", "virtio-net-pci,netdev=n0,romfile=,mac=" + wire.LinkMAC + end,
+		"-netdev", "tap,id=n1,fd=5", "-device", "virtio-net-pci,netdev=n1,romfile=,mac=" + wire.ControlMAC + end,
 		"-kernel", spec.image, "-initrd", "/proc/self/fd/3", "-append", spec.cmdline,
 	}
 }
@@ -80,7 +108,7 @@ func arguments(spec machineSpec) []string {
 // kill ends the machine at once: its state is in memory only.
 func (m *machine) kill() {
 	_ = m.cmd.Process.Kill()
-	<-m.ended
+	<-m.alive.Done()
 }
 
 // waitReady waits until the guest's server listens.
@@ -88,7 +116,7 @@ func (m *machine) waitReady(ctx context.Context) error {
 	select {
 	case <-m.console.ready:
 		return nil
-	case <-m.ended:
+	case <-m.alive.Done():
 		return fmt.Errorf("the virtual machine ended (%v) before it was up; its console said:\n%s", m.err, m.console.tail())
 	case <-ctx.Done():
 		return fmt.Errorf("the virtual machine is not up: %w; its console said:\n%s", ctx.Err(), m.console.tail())

@@ -1,8 +1,9 @@
 // Command guest is the init program of the lab's virtual machines.
 //
 // As PID 1 it mounts the kernel's file systems, brings the link to the lab up, starts itself again as the server that
-// runs the lab's commands, and from then on only reaps. It loads no module but those that its own link needs: what a
-// test finds loaded, the test loaded.
+// runs the lab's commands, and from then on only reaps. It loads no module but those that its own links need: what a
+// test finds loaded, the test loaded. The server has a link and a network namespace of its own, so that no rule which a
+// test makes in the guest's can cut it off; the commands run in the guest's.
 package main
 
 import (
@@ -11,7 +12,10 @@ import (
 	"os/exec"
 	"syscall"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"offramp.dev/offramp/e2e/lab/wire"
 )
 
 const serveArgument = "serve"
@@ -39,15 +43,23 @@ func boot() error {
 	if err := mountAll(); err != nil {
 		return err
 	}
-	address, err := configure()
+	cmdline, err := configure()
 	if err != nil {
 		return err
 	}
-	server := exec.Command("/init", serveArgument, address)
+	server := exec.Command("/init", serveArgument, wire.Parameter(cmdline, wire.ControlKey))
 	server.Stdout, server.Stderr = os.Stdout, os.Stderr
 	server.Env = environment()
+	server.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	if err := server.Start(); err != nil {
 		return fmt.Errorf("starting the server: %w", err)
+	}
+	control, err := findLink(wire.ControlMAC)
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkSetNsPid(control, server.Process.Pid); err != nil {
+		return fmt.Errorf("giving the server its link: %w", err)
 	}
 	return reap(server.Process.Pid)
 }
@@ -70,5 +82,5 @@ func reap(server int) error {
 }
 
 func environment() []string {
-	return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", "TMPDIR=/tmp"}
+	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", "TMPDIR=/tmp"}
 }

@@ -24,7 +24,7 @@ func (s *session) run(r wire.Run) (int, error) {
 	cmd.Stdout, cmd.Stderr = s.output(false), s.output(true)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.WaitDelay = pipeDelay
-	if err := cmd.Start(); err != nil {
+	if err := inGuest(cmd.Start); err != nil {
 		return 0, fmt.Errorf("starting %s: %w", r.Argv[0], err)
 	}
 	go s.signals(cmd.Process.Pid)

@@ -64,7 +64,7 @@ func (s *session) carryOut(request wire.Request) (int, error) {
 	case request.Get != nil:
 		return 0, s.get(*request.Get)
 	case request.Account != nil:
-		return 0, account(request.Account)
+		return 0, inGuest(func() error { return account(request.Account) })
 	default:
 		return 0, fmt.Errorf("an empty request")
 	}

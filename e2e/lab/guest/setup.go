@@ -5,8 +5,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -32,13 +33,14 @@ func mountAll() error {
 	return os.Chmod("/tmp", 0o777|os.ModeSticky)
 }
 
-// configure gives the guest its name and its link its address, and returns the address to serve on.
+// configure gives the guest its name and brings its link to the lab up. It returns the kernel's command line.
 func configure() (string, error) {
-	cmdline, err := os.ReadFile("/proc/cmdline")
+	text, err := os.ReadFile("/proc/cmdline")
 	if err != nil {
 		return "", fmt.Errorf("reading the kernel's command line: %w", err)
 	}
-	if err := unix.Sethostname([]byte(wire.Parameter(string(cmdline), wire.NameKey))); err != nil {
+	cmdline := string(text)
+	if err := unix.Sethostname([]byte(wire.Parameter(cmdline, wire.NameKey))); err != nil {
 		return "", fmt.Errorf("setting the host name: %w", err)
 	}
 	load := exec.Command("/sbin/modprobe", "-a", "virtio_pci", "virtio_net")
@@ -46,27 +48,24 @@ func configure() (string, error) {
 	if out, err := load.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("loading virtio_net: %w: %s", err, out)
 	}
-	address, err := netlink.ParseAddr(wire.Parameter(string(cmdline), wire.AddressKey))
-	if err != nil {
-		return "", fmt.Errorf("reading %s: %w", wire.AddressKey, err)
-	}
-	return address.IP.String(), linksUp(address)
+	return cmdline, linkUp(wire.LinkMAC, wire.Link, wire.Parameter(cmdline, wire.AddressKey))
 }
 
-func linksUp(address *netlink.Addr) error {
-	name, err := physicalLink("/sys/class/net")
+// linkUp finds a link by how its hardware address begins, renames it and brings it and lo up.
+func linkUp(mac, name, address string) error {
+	link, err := findLink(mac)
 	if err != nil {
 		return err
 	}
-	link, err := netlink.LinkByName(name)
+	if err := netlink.LinkSetName(link, name); err != nil {
+		return fmt.Errorf("renaming a link: %w", err)
+	}
+	parsed, err := netlink.ParseAddr(address)
 	if err != nil {
-		return fmt.Errorf("finding %s: %w", name, err)
+		return fmt.Errorf("reading the address %q of %s: %w", address, name, err)
 	}
-	if err := netlink.LinkSetName(link, wire.Link); err != nil {
-		return fmt.Errorf("renaming %s: %w", name, err)
-	}
-	if err := netlink.AddrAdd(link, address); err != nil {
-		return fmt.Errorf("setting the address: %w", err)
+	if err := netlink.AddrAdd(link, parsed); err != nil {
+		return fmt.Errorf("setting the address of %s: %w", name, err)
 	}
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -74,27 +73,40 @@ func linksUp(address *netlink.Addr) error {
 	}
 	for _, l := range []netlink.Link{lo, link} {
 		if err := netlink.LinkSetUp(l); err != nil {
-			return fmt.Errorf("bringing a link up: %w", err)
+			return fmt.Errorf("bringing %s up: %w", l.Attrs().Name, err)
 		}
 	}
 	return nil
 }
 
-// physicalLink is the one link that a device stands behind.
-func physicalLink(class string) (string, error) {
-	devices, err := filepath.Glob(filepath.Join(class, "*", "device"))
-	if err != nil || len(devices) != 1 {
-		return "", fmt.Errorf("want one network device, have %d (%v)", len(devices), err)
+func findLink(mac string) (netlink.Link, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("listing links: %w", err)
 	}
-	return filepath.Base(filepath.Dir(devices[0])), nil
+	for _, link := range links {
+		if strings.HasPrefix(link.Attrs().HardwareAddr.String(), mac) {
+			return link, nil
+		}
+	}
+	return nil, fmt.Errorf("no link with a hardware address like %s", mac)
 }
 
-// listen opens the server's socket and says so on the console.
+// listen brings the control link up and opens the server's socket on it. The link is moved here by PID 1, which may
+// take an instant.
 func listen(address string) (net.Listener, error) {
-	if strings.Contains(address, ":") {
-		address = "[" + address + "]"
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := findLink(wire.ControlMAC); err == nil {
+			break
+		} else if time.Now().After(end) {
+			return nil, err
+		}
 	}
-	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", address, wire.Port))
+	if err := linkUp(wire.ControlMAC, "control0", address); err != nil {
+		return nil, err
+	}
+	ip, _, _ := strings.Cut(address, "/")
+	listener, err := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(wire.Port)))
 	if err != nil {
 		return nil, fmt.Errorf("listening for the lab: %w", err)
 	}

@@ -14,17 +14,21 @@ import (
 )
 
 const (
-	// Port is the TCP port of the guest's server on its management address.
+	// Port is the TCP port of the guest's server on its control address.
 	Port = 7707
 	// Ready is what the guest writes to its serial console once the server listens.
 	Ready = "offramp-guest: ready"
 	// Link is the guest's network link to the lab: captures have an eth0 of their own.
 	Link = "mgmt0"
+	// LinkMAC and ControlMAC are how the hardware addresses of the guest's two links begin: that of Link, and that of the
+	// link on which only the server listens.
+	LinkMAC, ControlMAC = "52:54:00:18:", "52:54:00:19:"
 	// ChunkSize is the most bytes that one message carries.
 	ChunkSize = 64 << 10
 
-	// NameKey and AddressKey are the words of the kernel's command line that name the guest and its address with prefix length.
-	NameKey, AddressKey = "offramp.name", "offramp.address"
+	// NameKey, AddressKey and ControlKey are the words of the kernel's command line that give the guest's name and its two
+	// addresses with their prefix lengths.
+	NameKey, AddressKey, ControlKey = "offramp.name", "offramp.address", "offramp.control"
 )
 
 // Request is the first message of a connection. One field is set.
