@@ -20,5 +20,5 @@ func (b *backoff) next() time.Duration {
 // reset makes the next attempt come soon.
 func (b *backoff) reset() { b.bound = 0 }
 
-// within bounds all later pauses.
-func (b *backoff) within(most time.Duration) { b.most = max(most, b.first) }
+// within bounds all later pauses, the first one too: where heartbeats are that frequent, so must attempts be.
+func (b *backoff) within(most time.Duration) { b.most = most }

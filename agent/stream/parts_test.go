@@ -31,9 +31,10 @@ func TestBackoff(t *testing.T) {
 	if got := highest.next(); got != 3*time.Second {
 		t.Errorf("within 3 s: %v", got)
 	}
-	highest.within(time.Millisecond)
-	if got := highest.next(); got != 2*time.Second {
-		t.Errorf("never below the first bound: %v", got)
+	highest.within(time.Second)
+	highest.reset()
+	if got := highest.next(); got != time.Second {
+		t.Errorf("within a second, less than the first pause: %v", got)
 	}
 	lowest := &backoff{first: 2 * time.Second, most: time.Minute, rand: func() float64 { return 0 }}
 	if got := lowest.next(); got != 400*time.Millisecond {

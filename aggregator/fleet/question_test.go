@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"offramp.dev/offramp/internal/facts"
 	v1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -177,7 +179,7 @@ func bytesPerNode(t testing.TB, nodes int) int64 {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	s, _ := newStore(t)
-	addNodes(t, s, nodes)
+	addFullNodes(t, s, nodes)
 	s.Readiness(nftables)
 	runtime.GC()
 	runtime.ReadMemStats(&after)
@@ -185,9 +187,53 @@ func bytesPerNode(t testing.TB, nodes int) int64 {
 	return (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / int64(nodes)
 }
 
+// addFullNodes makes nodes that report every section: kernel, kube-proxy and addresses differ from node to node, as they do
+// (boot id, process id, addresses), the rest is alike. Heartbeats renew all volatile parts.
+func addFullNodes(t testing.TB, s *Store, nodes int) {
+	t.Helper()
+	for i := range nodes {
+		session, _, _ := join(s, fmt.Sprintf("ip-10-%d-%d-%d.eu-west-1.compute.internal", i>>16, i>>8&255, i&255))
+		var sections []*v1.SectionReport
+		beat := &v1.Heartbeat{Now: timestamppb.New(time.Unix(1, 0))}
+		for _, kind := range facts.Kinds() {
+			section := encode(t, kind, fullSection(kind, i))
+			section.Volatile = &v1.SectionVolatile{ReadAt: timestamppb.New(time.Unix(1_800_000_000, 5e8)), ReadTook: durationpb.New(time.Millisecond), Attempts: 1}
+			sections = append(sections, section)
+			beat.Sections = append(beat.Sections, &v1.SectionHeartbeat{Kind: kind, Volatile: section.GetVolatile()})
+		}
+		report(t, session, sections...)
+		if err := session.Heartbeat(beat); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func fullSection(kind v1.SectionKind, i int) *v1.SectionStable {
+	stable := &v1.SectionStable{State: v1.SectionState_SECTION_STATE_PRESENT}
+	switch kind {
+	case kernel:
+		stable.Content = &v1.SectionStable_Kernel{Kernel: &v1.KernelFacts{
+			Release: "6.1.0-28-cloud-amd64", Version: "#1 SMP PREEMPT_DYNAMIC Debian 6.1.119-1 (2024-11-22)", Machine: "x86_64", Major: 6, Minor: 1,
+			OsId: "debian", OsVersionId: "12", OsPrettyName: "Debian GNU/Linux 12 (bookworm)", BootId: fmt.Sprintf("%032x", i)}}
+	case proxy:
+		stable.Content = &v1.SectionStable_KubeProxy{KubeProxy: &v1.KubeProxyFacts{Version: "v1.33.1", Processes: []*v1.KubeProxyProcess{{
+			Pid: int32(i), Name: "kube-proxy", Args: []string{"/usr/local/bin/kube-proxy", "--config=/var/lib/kube-proxy/config.conf", fmt.Sprint("--hostname-override=node-", i)}}},
+			Endpoints: []*v1.KubeProxyEndpoint{{Url: "http://127.0.0.1:10249/proxyMode", Status: 200}, {Url: "http://127.0.0.1:10249/metrics", Status: 200}}}}
+	case v1.SectionKind_SECTION_KIND_ADDRESSES:
+		content := &v1.AddressesFacts{Count: 3}
+		for nic := range 3 {
+			content.Samples = append(content.Samples, &v1.NodeAddress{Interface: fmt.Sprint("eth", nic), Address: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255), PrefixLength: 24})
+		}
+		stable.Content = &v1.SectionStable_Addresses{Addresses: content}
+	default:
+		stable.State = v1.SectionState_SECTION_STATE_ABSENT
+	}
+	return stable
+}
+
 func BenchmarkMemoryPerNode(b *testing.B) {
 	for b.Loop() {
-		b.ReportMetric(float64(bytesPerNode(b, 10_000)), "bytes/node")
+		b.ReportMetric(float64(bytesPerNode(b, 20_000)), "bytes/node")
 	}
 }
 
