@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -115,7 +116,7 @@ func (p *Proxy) WaitSynced(ctx context.Context) error {
 		case <-p.Done():
 			return fmt.Errorf("kube-proxy on %s has ended; it said:\n%s", p.node.Name, lastLines(p.Output()))
 		case <-ctx.Done():
-			return fmt.Errorf("kube-proxy on %s is not in sync (%v): %w; it said:\n%s", p.node.Name, err, ctx.Err(), lastLines(p.Output()))
+			return fmt.Errorf("kube-proxy on %s is not in sync: %w; it said:\n%s", p.node.Name, errors.Join(err, ctx.Err()), lastLines(p.Output()))
 		}
 	}
 }

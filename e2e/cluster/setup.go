@@ -24,6 +24,9 @@ func (n *Node) setUp(ctx context.Context, spec NodeSpec) error {
 		"route add default via "+n.cluster.lab.HostAddr(), "route add ::/0 via "+hostV6); err != nil {
 		return err
 	}
+	if err := n.vary(ctx, spec); err != nil {
+		return err
+	}
 	for _, other := range n.others() {
 		if err := n.routeTo(ctx, other); err != nil {
 			return err
@@ -33,6 +36,21 @@ func (n *Node) setUp(ctx context.Context, spec NodeSpec) error {
 		}
 	}
 	return n.routeFromLab(ctx)
+}
+
+// vary gives the node what only some nodes have, and kubelet's chains in the backend that it has then.
+func (n *Node) vary(ctx context.Context, spec NodeSpec) error {
+	if spec.Legacy {
+		if err := n.makeLegacy(ctx); err != nil {
+			return err
+		}
+	}
+	if spec.SecondNIC {
+		if err := n.addSecondNIC(ctx); err != nil {
+			return err
+		}
+	}
+	return n.addKubelet(ctx)
 }
 
 // others are the nodes that are set up already.

@@ -13,14 +13,21 @@ import (
 )
 
 func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	for _, p := range []kube.Program{kube.Etcd, kube.Proxy137, kube.APIServer, kube.Proxy134} {
 		path, err := kube.Build(ctx, p, os.Stderr)
 		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+			return err
 		}
 		fmt.Println(path)
 	}
+	return nil
 }

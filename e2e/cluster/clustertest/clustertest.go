@@ -62,7 +62,7 @@ func StartProxy(t *testing.T, n *cluster.Node, config cluster.ProxyConfig) *clus
 // keep shows and saves a log of a test that has failed.
 func keep(t *testing.T, name, log string) {
 	t.Helper()
-	const most = 30
+	const most = 12
 	if !t.Failed() {
 		return
 	}

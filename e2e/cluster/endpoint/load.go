@@ -65,17 +65,15 @@ func load(ctx context.Context, texts []string, interval, timeout time.Duration) 
 	return reports, nil
 }
 
-// ask makes requests until ctx ends. A request is never made again: what failed is counted.
+// ask makes requests until ctx ends; one that has begun then is still finished. A request is never made again: what
+// failed is counted.
 func (t target) ask(ctx context.Context, count *traffic.Counter, interval, timeout time.Duration) {
 	ticks := time.NewTicker(interval)
 	defer ticks.Stop()
 	var kept net.Conn
 	for {
 		began := time.Now()
-		conn, name, err := t.request(ctx, kept, timeout)
-		if ctx.Err() != nil {
-			return
-		}
+		conn, name, err := t.request(context.WithoutCancel(ctx), kept, timeout)
 		count.Add(time.Now(), time.Since(began), name, reason(err))
 		kept = nil
 		switch {

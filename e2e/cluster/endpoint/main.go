@@ -21,15 +21,15 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "endpoint:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	switch {
 	case len(args) == 2 && args[0] == "serve":
 		return serve(ctx, args[1])
@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string) error {
 	case len(args) > 1 && args[0] == "load":
 		return runLoad(ctx, args[1:])
 	default:
-		return errors.New("want serve NAME, get URL or load TARGET...")
+		return errors.New("want serve NAME, get URL, or load with targets")
 	}
 }
 

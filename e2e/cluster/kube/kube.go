@@ -52,11 +52,11 @@ func Build(ctx context.Context, p Program, log io.Writer) (string, error) {
 	name := filepath.Join("kube", fmt.Sprintf("%s-%s-%s", p.Name, p.Version, key))
 	return lab.Cached(ctx, name, func(path string) error {
 		began := time.Now()
-		fmt.Fprintf(log, "building %s %s, about %d minutes the first time\n", p.Name, p.Version, p.minutes)
+		_, _ = fmt.Fprintf(log, "building %s %s, about %d minutes the first time\n", p.Name, p.Version, p.minutes)
 		if err := p.build(ctx, dir, path); err != nil {
 			return err
 		}
-		fmt.Fprintf(log, "built %s %s (%s)\n", p.Name, p.Version, time.Since(began).Round(time.Second))
+		_, _ = fmt.Fprintf(log, "built %s %s (%s)\n", p.Name, p.Version, time.Since(began).Round(time.Second))
 		return nil
 	})
 }

@@ -1,0 +1,37 @@
+// Command render makes docs/kube-proxy-facts.md from the rows that the tests of e2e/cluster kept, and prints it.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	"offramp.dev/offramp/e2e/cluster/facts"
+)
+
+func main() {
+	dir := flag.String("rows", "", "folder with the rows")
+	out := flag.String("o", "", "file to write; empty is none")
+	what := flag.String("what", "e2e/cluster", "which tests made the rows")
+	flag.Parse()
+	if err := run(*dir, *out, *what); err != nil {
+		fmt.Fprintln(os.Stderr, "render:", err)
+		os.Exit(1)
+	}
+}
+
+func run(dir, out, what string) error {
+	rows, err := facts.Read(dir)
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		return fmt.Errorf("no rows in %q: no transition was seen", dir)
+	}
+	page := facts.Render(rows, what)
+	fmt.Print(page)
+	if out == "" {
+		return nil
+	}
+	return os.WriteFile(out, []byte(page), 0o644)
+}
