@@ -1,16 +1,13 @@
 package lab
 
 import (
-	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
-	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"offramp.dev/offramp/e2e/lab/wire"
 )
@@ -105,6 +102,9 @@ func arguments(spec machineSpec) []string {
 	}
 }
 
+// errEnded stands for a machine that ended without an error, by a power-off.
+var errEnded = errors.New("power off")
+
 // kill ends the machine at once: its state is in memory only.
 func (m *machine) kill() {
 	_ = m.cmd.Process.Kill()
@@ -117,65 +117,8 @@ func (m *machine) waitReady(ctx context.Context) error {
 	case <-m.console.ready:
 		return nil
 	case <-m.alive.Done():
-		return fmt.Errorf("the virtual machine ended (%v) before it was up; its console said:\n%s", m.err, m.console.tail())
+		return fmt.Errorf("the virtual machine ended before it was up: %w; its console said:\n%s", cmp.Or(m.err, errEnded), m.console.tail())
 	case <-ctx.Done():
 		return fmt.Errorf("the virtual machine is not up: %w; its console said:\n%s", ctx.Err(), m.console.tail())
 	}
-}
-
-// initrd puts archives one after the other into a file that has no name, so that nothing can be left behind.
-func initrd(parts []string, last archive) (*os.File, error) {
-	fd, err := unix.MemfdCreate("initrd", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("making a file in memory: %w", err)
-	}
-	file := os.NewFile(uintptr(fd), "initrd")
-	for _, part := range parts {
-		if err := copyTo(file, part); err != nil {
-			_ = file.Close()
-			return nil, err
-		}
-	}
-	if err := last.write(file); err != nil {
-		_ = file.Close()
-		return nil, err
-	}
-	return file, nil
-}
-
-// console keeps what a machine writes to its serial line, and notices one line in it.
-type console struct {
-	want  string
-	ready chan struct{}
-
-	mu   sync.Mutex
-	text bytes.Buffer
-	seen bool
-}
-
-func newConsole(want string) *console { return &console{want: want, ready: make(chan struct{})} }
-
-// Write implements io.Writer.
-func (c *console) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.text.Write(p)
-	if !c.seen && bytes.Contains(c.text.Bytes(), []byte(c.want)) {
-		c.seen = true
-		close(c.ready)
-	}
-	return len(p), nil
-}
-
-func (c *console) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return strings.ReplaceAll(c.text.String(), "\r\n", "\n")
-}
-
-// tail is the last lines, enough to see why a boot failed.
-func (c *console) tail() string {
-	const most = 40
-	lines := strings.Split(strings.TrimSpace(c.String()), "\n")
-	return strings.Join(lines[max(0, len(lines)-most):], "\n")
 }

@@ -25,7 +25,7 @@ func main() {
 	kernels := flag.String("kernel", "6.1", "kernel version, or several with commas between: "+strings.Join(lab.Kernels(), ","))
 	memory := flag.Int("memory", 0, "memory of a machine in MiB (0: the lab's default)")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: vmexec [-kernel LIST] [-memory MIB] TEST-BINARY [ARGUMENT ...]")
+		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "usage: vmexec [-kernel LIST] [-memory MIB] TEST-BINARY [ARGUMENT ...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()

@@ -20,15 +20,19 @@ const (
 	Ready = "offramp-guest: ready"
 	// Link is the guest's network link to the lab: captures have an eth0 of their own.
 	Link = "mgmt0"
-	// LinkMAC and ControlMAC are how the hardware addresses of the guest's two links begin: that of Link, and that of the
-	// link on which only the server listens.
-	LinkMAC, ControlMAC = "52:54:00:18:", "52:54:00:19:"
+	// LinkMAC is how the hardware address of Link begins.
+	LinkMAC = "52:54:00:18:"
+	// ControlMAC is how that of the link begins on which only the server listens.
+	ControlMAC = "52:54:00:19:"
 	// ChunkSize is the most bytes that one message carries.
 	ChunkSize = 64 << 10
 
-	// NameKey, AddressKey and ControlKey are the words of the kernel's command line that give the guest's name and its two
-	// addresses with their prefix lengths.
-	NameKey, AddressKey, ControlKey = "offramp.name", "offramp.address", "offramp.control"
+	// NameKey is the word of the kernel's command line that gives the guest's name.
+	NameKey = "offramp.name"
+	// AddressKey is the word that gives Link's address with its prefix length.
+	AddressKey = "offramp.address"
+	// ControlKey is the word that gives the control link's address with its prefix length.
+	ControlKey = "offramp.control"
 )
 
 // Request is the first message of a connection. One field is set.
