@@ -829,6 +829,9 @@ type DetailRequest struct {
 	// Types that are valid to be assigned to Detail:
 	//
 	//	*DetailRequest_List
+	//	*DetailRequest_Service
+	//	*DetailRequest_Ipset
+	//	*DetailRequest_Chain
 	Detail        isDetailRequest_Detail `protobuf_oneof:"detail"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -887,6 +890,33 @@ func (x *DetailRequest) GetList() *ListDigest {
 	return nil
 }
 
+func (x *DetailRequest) GetService() *ServiceQuery {
+	if x != nil {
+		if x, ok := x.Detail.(*DetailRequest_Service); ok {
+			return x.Service
+		}
+	}
+	return nil
+}
+
+func (x *DetailRequest) GetIpset() string {
+	if x != nil {
+		if x, ok := x.Detail.(*DetailRequest_Ipset); ok {
+			return x.Ipset
+		}
+	}
+	return ""
+}
+
+func (x *DetailRequest) GetChain() *ChainQuery {
+	if x != nil {
+		if x, ok := x.Detail.(*DetailRequest_Chain); ok {
+			return x.Chain
+		}
+	}
+	return nil
+}
+
 type isDetailRequest_Detail interface {
 	isDetailRequest_Detail()
 }
@@ -896,7 +926,172 @@ type DetailRequest_List struct {
 	List *ListDigest `protobuf:"bytes,2,opt,name=list,proto3,oneof"`
 }
 
+type DetailRequest_Service struct {
+	// One Service as this node sees it: virtual servers with real servers and connections, and entries of nftables maps and
+	// iptables chains that stand for it.
+	Service *ServiceQuery `protobuf:"bytes,3,opt,name=service,proto3,oneof"`
+}
+
+type DetailRequest_Ipset struct {
+	// The members of an ipset, one an item, as `ipset save` writes them.
+	Ipset string `protobuf:"bytes,4,opt,name=ipset,proto3,oneof"`
+}
+
+type DetailRequest_Chain struct {
+	// The rules of a chain, one an item.
+	Chain *ChainQuery `protobuf:"bytes,5,opt,name=chain,proto3,oneof"`
+}
+
 func (*DetailRequest_List) isDetailRequest_Detail() {}
+
+func (*DetailRequest_Service) isDetailRequest_Detail() {}
+
+func (*DetailRequest_Ipset) isDetailRequest_Detail() {}
+
+func (*DetailRequest_Chain) isDetailRequest_Detail() {}
+
+// ServiceQuery names a Service by its addresses.
+type ServiceQuery struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "TCP", "UDP", "SCTP".
+	Protocol string `protobuf:"bytes,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	// Textual addresses: cluster, external and load-balancer addresses; empty asks for the node port alone. At most 32.
+	Addresses []string `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	Port      uint32   `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	// 0 for none.
+	NodePort      uint32 `protobuf:"varint,4,opt,name=node_port,json=nodePort,proto3" json:"node_port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceQuery) Reset() {
+	*x = ServiceQuery{}
+	mi := &file_offramp_v1_agent_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceQuery) ProtoMessage() {}
+
+func (x *ServiceQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_agent_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceQuery.ProtoReflect.Descriptor instead.
+func (*ServiceQuery) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ServiceQuery) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *ServiceQuery) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *ServiceQuery) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *ServiceQuery) GetNodePort() uint32 {
+	if x != nil {
+		return x.NodePort
+	}
+	return 0
+}
+
+// ChainQuery names a chain.
+type ChainQuery struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SECTION_KIND_IPTABLES_* or SECTION_KIND_NFTABLES.
+	Section SectionKind `protobuf:"varint,1,opt,name=section,proto3,enum=offramp.v1.SectionKind" json:"section,omitempty"`
+	// Family of the table, for SECTION_KIND_NFTABLES: "ip", "inet", ….
+	Family        string `protobuf:"bytes,2,opt,name=family,proto3" json:"family,omitempty"`
+	Table         string `protobuf:"bytes,3,opt,name=table,proto3" json:"table,omitempty"`
+	Chain         string `protobuf:"bytes,4,opt,name=chain,proto3" json:"chain,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChainQuery) Reset() {
+	*x = ChainQuery{}
+	mi := &file_offramp_v1_agent_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChainQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChainQuery) ProtoMessage() {}
+
+func (x *ChainQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_agent_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChainQuery.ProtoReflect.Descriptor instead.
+func (*ChainQuery) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ChainQuery) GetSection() SectionKind {
+	if x != nil {
+		return x.Section
+	}
+	return SectionKind_SECTION_KIND_UNSPECIFIED
+}
+
+func (x *ChainQuery) GetFamily() string {
+	if x != nil {
+		return x.Family
+	}
+	return ""
+}
+
+func (x *ChainQuery) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *ChainQuery) GetChain() string {
+	if x != nil {
+		return x.Chain
+	}
+	return ""
+}
 
 // DetailPart is a part of the answer to a DetailRequest, at most 512 KiB of items.
 type DetailPart struct {
@@ -913,7 +1108,7 @@ type DetailPart struct {
 
 func (x *DetailPart) Reset() {
 	*x = DetailPart{}
-	mi := &file_offramp_v1_agent_proto_msgTypes[10]
+	mi := &file_offramp_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +1120,7 @@ func (x *DetailPart) String() string {
 func (*DetailPart) ProtoMessage() {}
 
 func (x *DetailPart) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_agent_proto_msgTypes[10]
+	mi := &file_offramp_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +1133,7 @@ func (x *DetailPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetailPart.ProtoReflect.Descriptor instead.
 func (*DetailPart) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DetailPart) GetId() uint64 {
@@ -988,7 +1183,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_offramp_v1_agent_proto_msgTypes[11]
+	mi := &file_offramp_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1195,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_agent_proto_msgTypes[11]
+	mi := &file_offramp_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1208,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Order) GetId() string {
@@ -1071,7 +1266,7 @@ type OrderResult struct {
 
 func (x *OrderResult) Reset() {
 	*x = OrderResult{}
-	mi := &file_offramp_v1_agent_proto_msgTypes[12]
+	mi := &file_offramp_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1083,7 +1278,7 @@ func (x *OrderResult) String() string {
 func (*OrderResult) ProtoMessage() {}
 
 func (x *OrderResult) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_agent_proto_msgTypes[12]
+	mi := &file_offramp_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1096,7 +1291,7 @@ func (x *OrderResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderResult.ProtoReflect.Descriptor instead.
 func (*OrderResult) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *OrderResult) GetId() string {
@@ -1162,11 +1357,25 @@ const file_offramp_v1_agent_proto_rawDesc = "" +
 	"\bsections\x18\x02 \x03(\v2\x1c.offramp.v1.SectionHeartbeatR\bsections\"x\n" +
 	"\x10SectionHeartbeat\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.offramp.v1.SectionKindR\x04kind\x127\n" +
-	"\bvolatile\x18\x02 \x01(\v2\x1b.offramp.v1.SectionVolatileR\bvolatile\"W\n" +
+	"\bvolatile\x18\x02 \x01(\v2\x1b.offramp.v1.SectionVolatileR\bvolatile\"\xd5\x01\n" +
 	"\rDetailRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12,\n" +
-	"\x04list\x18\x02 \x01(\v2\x16.offramp.v1.ListDigestH\x00R\x04listB\b\n" +
-	"\x06detail\"\\\n" +
+	"\x04list\x18\x02 \x01(\v2\x16.offramp.v1.ListDigestH\x00R\x04list\x124\n" +
+	"\aservice\x18\x03 \x01(\v2\x18.offramp.v1.ServiceQueryH\x00R\aservice\x12\x16\n" +
+	"\x05ipset\x18\x04 \x01(\tH\x00R\x05ipset\x12.\n" +
+	"\x05chain\x18\x05 \x01(\v2\x16.offramp.v1.ChainQueryH\x00R\x05chainB\b\n" +
+	"\x06detail\"y\n" +
+	"\fServiceQuery\x12\x1a\n" +
+	"\bprotocol\x18\x01 \x01(\tR\bprotocol\x12\x1c\n" +
+	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\x12\x1b\n" +
+	"\tnode_port\x18\x04 \x01(\rR\bnodePort\"\x83\x01\n" +
+	"\n" +
+	"ChainQuery\x121\n" +
+	"\asection\x18\x01 \x01(\x0e2\x17.offramp.v1.SectionKindR\asection\x12\x16\n" +
+	"\x06family\x18\x02 \x01(\tR\x06family\x12\x14\n" +
+	"\x05table\x18\x03 \x01(\tR\x05table\x12\x14\n" +
+	"\x05chain\x18\x04 \x01(\tR\x05chain\"\\\n" +
 	"\n" +
 	"DetailPart\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
@@ -1217,7 +1426,7 @@ func file_offramp_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_offramp_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_offramp_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_offramp_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_offramp_v1_agent_proto_goTypes = []any{
 	(OrderKind)(0),                // 0: offramp.v1.OrderKind
 	(Target)(0),                   // 1: offramp.v1.Target
@@ -1232,47 +1441,52 @@ var file_offramp_v1_agent_proto_goTypes = []any{
 	(*Heartbeat)(nil),             // 10: offramp.v1.Heartbeat
 	(*SectionHeartbeat)(nil),      // 11: offramp.v1.SectionHeartbeat
 	(*DetailRequest)(nil),         // 12: offramp.v1.DetailRequest
-	(*DetailPart)(nil),            // 13: offramp.v1.DetailPart
-	(*Order)(nil),                 // 14: offramp.v1.Order
-	(*OrderResult)(nil),           // 15: offramp.v1.OrderResult
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
-	(SectionKind)(0),              // 18: offramp.v1.SectionKind
-	(*SectionVolatile)(nil),       // 19: offramp.v1.SectionVolatile
-	(*ListDigest)(nil),            // 20: offramp.v1.ListDigest
+	(*ServiceQuery)(nil),          // 13: offramp.v1.ServiceQuery
+	(*ChainQuery)(nil),            // 14: offramp.v1.ChainQuery
+	(*DetailPart)(nil),            // 15: offramp.v1.DetailPart
+	(*Order)(nil),                 // 16: offramp.v1.Order
+	(*OrderResult)(nil),           // 17: offramp.v1.OrderResult
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
+	(SectionKind)(0),              // 20: offramp.v1.SectionKind
+	(*SectionVolatile)(nil),       // 21: offramp.v1.SectionVolatile
+	(*ListDigest)(nil),            // 22: offramp.v1.ListDigest
 }
 var file_offramp_v1_agent_proto_depIdxs = []int32{
 	5,  // 0: offramp.v1.ConnectRequest.hello:type_name -> offramp.v1.Hello
 	8,  // 1: offramp.v1.ConnectRequest.report:type_name -> offramp.v1.Report
 	10, // 2: offramp.v1.ConnectRequest.heartbeat:type_name -> offramp.v1.Heartbeat
-	13, // 3: offramp.v1.ConnectRequest.detail_part:type_name -> offramp.v1.DetailPart
-	15, // 4: offramp.v1.ConnectRequest.order_result:type_name -> offramp.v1.OrderResult
+	15, // 3: offramp.v1.ConnectRequest.detail_part:type_name -> offramp.v1.DetailPart
+	17, // 4: offramp.v1.ConnectRequest.order_result:type_name -> offramp.v1.OrderResult
 	6,  // 5: offramp.v1.ConnectResponse.welcome:type_name -> offramp.v1.Welcome
 	12, // 6: offramp.v1.ConnectResponse.detail_request:type_name -> offramp.v1.DetailRequest
-	14, // 7: offramp.v1.ConnectResponse.order:type_name -> offramp.v1.Order
-	16, // 8: offramp.v1.Hello.now:type_name -> google.protobuf.Timestamp
+	16, // 7: offramp.v1.ConnectResponse.order:type_name -> offramp.v1.Order
+	18, // 8: offramp.v1.Hello.now:type_name -> google.protobuf.Timestamp
 	7,  // 9: offramp.v1.Welcome.known:type_name -> offramp.v1.SectionDigest
-	17, // 10: offramp.v1.Welcome.heartbeat_interval:type_name -> google.protobuf.Duration
-	18, // 11: offramp.v1.SectionDigest.kind:type_name -> offramp.v1.SectionKind
+	19, // 10: offramp.v1.Welcome.heartbeat_interval:type_name -> google.protobuf.Duration
+	20, // 11: offramp.v1.SectionDigest.kind:type_name -> offramp.v1.SectionKind
 	9,  // 12: offramp.v1.Report.sections:type_name -> offramp.v1.SectionReport
-	18, // 13: offramp.v1.SectionReport.kind:type_name -> offramp.v1.SectionKind
-	19, // 14: offramp.v1.SectionReport.volatile:type_name -> offramp.v1.SectionVolatile
-	16, // 15: offramp.v1.Heartbeat.now:type_name -> google.protobuf.Timestamp
+	20, // 13: offramp.v1.SectionReport.kind:type_name -> offramp.v1.SectionKind
+	21, // 14: offramp.v1.SectionReport.volatile:type_name -> offramp.v1.SectionVolatile
+	18, // 15: offramp.v1.Heartbeat.now:type_name -> google.protobuf.Timestamp
 	11, // 16: offramp.v1.Heartbeat.sections:type_name -> offramp.v1.SectionHeartbeat
-	18, // 17: offramp.v1.SectionHeartbeat.kind:type_name -> offramp.v1.SectionKind
-	19, // 18: offramp.v1.SectionHeartbeat.volatile:type_name -> offramp.v1.SectionVolatile
-	20, // 19: offramp.v1.DetailRequest.list:type_name -> offramp.v1.ListDigest
-	16, // 20: offramp.v1.Order.deadline:type_name -> google.protobuf.Timestamp
-	0,  // 21: offramp.v1.Order.kind:type_name -> offramp.v1.OrderKind
-	1,  // 22: offramp.v1.Order.target:type_name -> offramp.v1.Target
-	2,  // 23: offramp.v1.OrderResult.outcome:type_name -> offramp.v1.OrderOutcome
-	3,  // 24: offramp.v1.AgentService.Connect:input_type -> offramp.v1.ConnectRequest
-	4,  // 25: offramp.v1.AgentService.Connect:output_type -> offramp.v1.ConnectResponse
-	25, // [25:26] is the sub-list for method output_type
-	24, // [24:25] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	20, // 17: offramp.v1.SectionHeartbeat.kind:type_name -> offramp.v1.SectionKind
+	21, // 18: offramp.v1.SectionHeartbeat.volatile:type_name -> offramp.v1.SectionVolatile
+	22, // 19: offramp.v1.DetailRequest.list:type_name -> offramp.v1.ListDigest
+	13, // 20: offramp.v1.DetailRequest.service:type_name -> offramp.v1.ServiceQuery
+	14, // 21: offramp.v1.DetailRequest.chain:type_name -> offramp.v1.ChainQuery
+	20, // 22: offramp.v1.ChainQuery.section:type_name -> offramp.v1.SectionKind
+	18, // 23: offramp.v1.Order.deadline:type_name -> google.protobuf.Timestamp
+	0,  // 24: offramp.v1.Order.kind:type_name -> offramp.v1.OrderKind
+	1,  // 25: offramp.v1.Order.target:type_name -> offramp.v1.Target
+	2,  // 26: offramp.v1.OrderResult.outcome:type_name -> offramp.v1.OrderOutcome
+	3,  // 27: offramp.v1.AgentService.Connect:input_type -> offramp.v1.ConnectRequest
+	4,  // 28: offramp.v1.AgentService.Connect:output_type -> offramp.v1.ConnectResponse
+	28, // [28:29] is the sub-list for method output_type
+	27, // [27:28] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_offramp_v1_agent_proto_init() }
@@ -1295,6 +1509,9 @@ func file_offramp_v1_agent_proto_init() {
 	}
 	file_offramp_v1_agent_proto_msgTypes[9].OneofWrappers = []any{
 		(*DetailRequest_List)(nil),
+		(*DetailRequest_Service)(nil),
+		(*DetailRequest_Ipset)(nil),
+		(*DetailRequest_Chain)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1302,7 +1519,7 @@ func file_offramp_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offramp_v1_agent_proto_rawDesc), len(file_offramp_v1_agent_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -46,6 +46,7 @@ const (
 	SectionKind_SECTION_KIND_SYSCTLS              SectionKind = 11
 	SectionKind_SECTION_KIND_ADDRESSES            SectionKind = 12
 	SectionKind_SECTION_KIND_HISTORY              SectionKind = 13
+	SectionKind_SECTION_KIND_HOST                 SectionKind = 14
 )
 
 // Enum value maps for SectionKind.
@@ -65,6 +66,7 @@ var (
 		11: "SECTION_KIND_SYSCTLS",
 		12: "SECTION_KIND_ADDRESSES",
 		13: "SECTION_KIND_HISTORY",
+		14: "SECTION_KIND_HOST",
 	}
 	SectionKind_value = map[string]int32{
 		"SECTION_KIND_UNSPECIFIED":          0,
@@ -81,6 +83,7 @@ var (
 		"SECTION_KIND_SYSCTLS":              11,
 		"SECTION_KIND_ADDRESSES":            12,
 		"SECTION_KIND_HISTORY":              13,
+		"SECTION_KIND_HOST":                 14,
 	}
 )
 
@@ -351,6 +354,8 @@ const (
 	ListName_LIST_NAME_IPVS_VIRTUAL_SERVERS ListName = 1
 	// Addresses of kube-ipvs0, one a line: "10.96.0.1".
 	ListName_LIST_NAME_IPVS_LINK_ADDRESSES ListName = 2
+	// Keys of the Service maps of kube-proxy's nftables tables, one a line: "TCP 10.96.0.1:443", "UDP [fd00::a]:53".
+	ListName_LIST_NAME_NFTABLES_SERVICES ListName = 3
 )
 
 // Enum value maps for ListName.
@@ -359,11 +364,13 @@ var (
 		0: "LIST_NAME_UNSPECIFIED",
 		1: "LIST_NAME_IPVS_VIRTUAL_SERVERS",
 		2: "LIST_NAME_IPVS_LINK_ADDRESSES",
+		3: "LIST_NAME_NFTABLES_SERVICES",
 	}
 	ListName_value = map[string]int32{
 		"LIST_NAME_UNSPECIFIED":          0,
 		"LIST_NAME_IPVS_VIRTUAL_SERVERS": 1,
 		"LIST_NAME_IPVS_LINK_ADDRESSES":  2,
+		"LIST_NAME_NFTABLES_SERVICES":    3,
 	}
 )
 
@@ -392,6 +399,68 @@ func (x ListName) Number() protoreflect.EnumNumber {
 // Deprecated: Use ListName.Descriptor instead.
 func (ListName) EnumDescriptor() ([]byte, []int) {
 	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{5}
+}
+
+// FeatureState is whether the kernel has a feature.
+type FeatureState int32
+
+const (
+	FeatureState_FEATURE_STATE_UNSPECIFIED FeatureState = 0
+	// It could not be told: /lib/modules is not in sight, say.
+	FeatureState_FEATURE_STATE_UNKNOWN  FeatureState = 1
+	FeatureState_FEATURE_STATE_LOADED   FeatureState = 2
+	FeatureState_FEATURE_STATE_BUILT_IN FeatureState = 3
+	// A module file is there.
+	FeatureState_FEATURE_STATE_LOADABLE FeatureState = 4
+	// Neither loaded, nor built in, nor in the module tree, which was in sight; or it is blacklisted by an install line.
+	FeatureState_FEATURE_STATE_MISSING FeatureState = 5
+)
+
+// Enum value maps for FeatureState.
+var (
+	FeatureState_name = map[int32]string{
+		0: "FEATURE_STATE_UNSPECIFIED",
+		1: "FEATURE_STATE_UNKNOWN",
+		2: "FEATURE_STATE_LOADED",
+		3: "FEATURE_STATE_BUILT_IN",
+		4: "FEATURE_STATE_LOADABLE",
+		5: "FEATURE_STATE_MISSING",
+	}
+	FeatureState_value = map[string]int32{
+		"FEATURE_STATE_UNSPECIFIED": 0,
+		"FEATURE_STATE_UNKNOWN":     1,
+		"FEATURE_STATE_LOADED":      2,
+		"FEATURE_STATE_BUILT_IN":    3,
+		"FEATURE_STATE_LOADABLE":    4,
+		"FEATURE_STATE_MISSING":     5,
+	}
+)
+
+func (x FeatureState) Enum() *FeatureState {
+	p := new(FeatureState)
+	*p = x
+	return p
+}
+
+func (x FeatureState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FeatureState) Descriptor() protoreflect.EnumDescriptor {
+	return file_offramp_v1_facts_proto_enumTypes[6].Descriptor()
+}
+
+func (FeatureState) Type() protoreflect.EnumType {
+	return &file_offramp_v1_facts_proto_enumTypes[6]
+}
+
+func (x FeatureState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FeatureState.Descriptor instead.
+func (FeatureState) EnumDescriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{6}
 }
 
 // NodeFacts is everything that was read on one node in one scan.
@@ -540,6 +609,7 @@ type SectionStable struct {
 	//	*SectionStable_Sysctls
 	//	*SectionStable_Addresses
 	//	*SectionStable_History
+	//	*SectionStable_Host
 	Content       isSectionStable_Content `protobuf_oneof:"content"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -686,6 +756,15 @@ func (x *SectionStable) GetHistory() *HistoryFacts {
 	return nil
 }
 
+func (x *SectionStable) GetHost() *HostFacts {
+	if x != nil {
+		if x, ok := x.Content.(*SectionStable_Host); ok {
+			return x.Host
+		}
+	}
+	return nil
+}
+
 type isSectionStable_Content interface {
 	isSectionStable_Content()
 }
@@ -730,6 +809,10 @@ type SectionStable_History struct {
 	History *HistoryFacts `protobuf:"bytes,19,opt,name=history,proto3,oneof"`
 }
 
+type SectionStable_Host struct {
+	Host *HostFacts `protobuf:"bytes,20,opt,name=host,proto3,oneof"`
+}
+
 func (*SectionStable_Kernel) isSectionStable_Content() {}
 
 func (*SectionStable_KubeProxy) isSectionStable_Content() {}
@@ -750,6 +833,8 @@ func (*SectionStable_Addresses) isSectionStable_Content() {}
 
 func (*SectionStable_History) isSectionStable_Content() {}
 
+func (*SectionStable_Host) isSectionStable_Content() {}
+
 // SectionVolatile is the part of a section that moves all the time.
 type SectionVolatile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -765,6 +850,7 @@ type SectionVolatile struct {
 	//	*SectionVolatile_KubeProxy
 	//	*SectionVolatile_Ipvs
 	//	*SectionVolatile_Nftables
+	//	*SectionVolatile_Host
 	Content       isSectionVolatile_Content `protobuf_oneof:"content"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -864,6 +950,15 @@ func (x *SectionVolatile) GetNftables() *NftablesVolatile {
 	return nil
 }
 
+func (x *SectionVolatile) GetHost() *HostVolatile {
+	if x != nil {
+		if x, ok := x.Content.(*SectionVolatile_Host); ok {
+			return x.Host
+		}
+	}
+	return nil
+}
+
 type isSectionVolatile_Content interface {
 	isSectionVolatile_Content()
 }
@@ -884,6 +979,10 @@ type SectionVolatile_Nftables struct {
 	Nftables *NftablesVolatile `protobuf:"bytes,16,opt,name=nftables,proto3,oneof"`
 }
 
+type SectionVolatile_Host struct {
+	Host *HostVolatile `protobuf:"bytes,20,opt,name=host,proto3,oneof"`
+}
+
 func (*SectionVolatile_Kernel) isSectionVolatile_Content() {}
 
 func (*SectionVolatile_KubeProxy) isSectionVolatile_Content() {}
@@ -891,6 +990,8 @@ func (*SectionVolatile_KubeProxy) isSectionVolatile_Content() {}
 func (*SectionVolatile_Ipvs) isSectionVolatile_Content() {}
 
 func (*SectionVolatile_Nftables) isSectionVolatile_Content() {}
+
+func (*SectionVolatile_Host) isSectionVolatile_Content() {}
 
 // ListDigest names a list without carrying it. Equal lists on different nodes have equal digests, so that the aggregator
 // fetches each distinct list once (DetailRequest.list).
@@ -1147,7 +1248,17 @@ type KubeProxyFacts struct {
 	// Why a person asserted that no kube-proxy runs here; empty when nobody did.
 	AssertedNoneReason string `protobuf:"bytes,10,opt,name=asserted_none_reason,json=assertedNoneReason,proto3" json:"asserted_none_reason,omitempty"`
 	// The IP families with a proxier, as the metrics name them.
-	Families      []AddressFamily `protobuf:"varint,11,rep,packed,name=families,proto3,enum=offramp.v1.AddressFamily" json:"families,omitempty"`
+	Families []AddressFamily `protobuf:"varint,11,rep,packed,name=families,proto3,enum=offramp.v1.AddressFamily" json:"families,omitempty"`
+	// The settings that matter to a move, from the first source that had them; unset when none did.
+	Settings *KubeProxySettings `protobuf:"bytes,12,opt,name=settings,proto3" json:"settings,omitempty"`
+	// Host files that configure or start a kube-proxy (static-pod manifests, units, configuration files), whether or not one
+	// runs: at most 20.
+	Files []*KubeProxyFile `protobuf:"bytes,13,rep,name=files,proto3" json:"files,omitempty"`
+	// What stands between this reading and the answer "none", one thing each ("kubelet runs, and nothing that replaces
+	// kube-proxy was found"): empty when no kube-proxy is proven. At most 20.
+	NoneMissing []string `protobuf:"bytes,14,rep,name=none_missing,json=noneMissing,proto3" json:"none_missing,omitempty"`
+	// Programs seen that take kube-proxy's place: "cilium", "calico-ebpf", "antrea-proxy", "kube-router".
+	Replacements  []string `protobuf:"bytes,15,rep,name=replacements,proto3" json:"replacements,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1259,6 +1370,263 @@ func (x *KubeProxyFacts) GetFamilies() []AddressFamily {
 	return nil
 }
 
+func (x *KubeProxyFacts) GetSettings() *KubeProxySettings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *KubeProxyFacts) GetFiles() []*KubeProxyFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *KubeProxyFacts) GetNoneMissing() []string {
+	if x != nil {
+		return x.NoneMissing
+	}
+	return nil
+}
+
+func (x *KubeProxyFacts) GetReplacements() []string {
+	if x != nil {
+		return x.Replacements
+	}
+	return nil
+}
+
+// KubeProxySettings are the settings of kube-proxy that matter to a move, as its configuration says them.
+type KubeProxySettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "/configz", "flags of process 812", "/var/lib/kube-proxy/config.conf".
+	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// ipvs.excludeCIDRs, ipvs.scheduler, ipvs.strictARP.
+	IpvsExcludeCidrs []string `protobuf:"bytes,2,rep,name=ipvs_exclude_cidrs,json=ipvsExcludeCidrs,proto3" json:"ipvs_exclude_cidrs,omitempty"`
+	IpvsScheduler    string   `protobuf:"bytes,3,opt,name=ipvs_scheduler,json=ipvsScheduler,proto3" json:"ipvs_scheduler,omitempty"`
+	IpvsStrictArp    bool     `protobuf:"varint,4,opt,name=ipvs_strict_arp,json=ipvsStrictArp,proto3" json:"ipvs_strict_arp,omitempty"`
+	// nodePortAddresses.
+	NodePortAddresses []string `protobuf:"bytes,5,rep,name=node_port_addresses,json=nodePortAddresses,proto3" json:"node_port_addresses,omitempty"`
+	// iptables.masqueradeAll and iptables.masqueradeBit, which nftables mode does not read; bit -1 when not set.
+	IptablesMasqueradeAll bool  `protobuf:"varint,6,opt,name=iptables_masquerade_all,json=iptablesMasqueradeAll,proto3" json:"iptables_masquerade_all,omitempty"`
+	IptablesMasqueradeBit int32 `protobuf:"varint,7,opt,name=iptables_masquerade_bit,json=iptablesMasqueradeBit,proto3" json:"iptables_masquerade_bit,omitempty"`
+	// nftables.masqueradeAll and nftables.masqueradeBit.
+	NftablesMasqueradeAll bool  `protobuf:"varint,8,opt,name=nftables_masquerade_all,json=nftablesMasqueradeAll,proto3" json:"nftables_masquerade_all,omitempty"`
+	NftablesMasqueradeBit int32 `protobuf:"varint,9,opt,name=nftables_masquerade_bit,json=nftablesMasqueradeBit,proto3" json:"nftables_masquerade_bit,omitempty"`
+	// clusterCIDR, one a family.
+	ClusterCidrs []string `protobuf:"bytes,10,rep,name=cluster_cidrs,json=clusterCidrs,proto3" json:"cluster_cidrs,omitempty"`
+	// detectLocalMode.
+	DetectLocalMode string `protobuf:"bytes,11,opt,name=detect_local_mode,json=detectLocalMode,proto3" json:"detect_local_mode,omitempty"`
+	// featureGates that are set, as "KubeProxyIPVS=true", sorted.
+	FeatureGates []string `protobuf:"bytes,12,rep,name=feature_gates,json=featureGates,proto3" json:"feature_gates,omitempty"`
+	// conntrack.tcpBeLiberal.
+	ConntrackTcpBeLiberal bool `protobuf:"varint,13,opt,name=conntrack_tcp_be_liberal,json=conntrackTcpBeLiberal,proto3" json:"conntrack_tcp_be_liberal,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
+}
+
+func (x *KubeProxySettings) Reset() {
+	*x = KubeProxySettings{}
+	mi := &file_offramp_v1_facts_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KubeProxySettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KubeProxySettings) ProtoMessage() {}
+
+func (x *KubeProxySettings) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_facts_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KubeProxySettings.ProtoReflect.Descriptor instead.
+func (*KubeProxySettings) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *KubeProxySettings) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *KubeProxySettings) GetIpvsExcludeCidrs() []string {
+	if x != nil {
+		return x.IpvsExcludeCidrs
+	}
+	return nil
+}
+
+func (x *KubeProxySettings) GetIpvsScheduler() string {
+	if x != nil {
+		return x.IpvsScheduler
+	}
+	return ""
+}
+
+func (x *KubeProxySettings) GetIpvsStrictArp() bool {
+	if x != nil {
+		return x.IpvsStrictArp
+	}
+	return false
+}
+
+func (x *KubeProxySettings) GetNodePortAddresses() []string {
+	if x != nil {
+		return x.NodePortAddresses
+	}
+	return nil
+}
+
+func (x *KubeProxySettings) GetIptablesMasqueradeAll() bool {
+	if x != nil {
+		return x.IptablesMasqueradeAll
+	}
+	return false
+}
+
+func (x *KubeProxySettings) GetIptablesMasqueradeBit() int32 {
+	if x != nil {
+		return x.IptablesMasqueradeBit
+	}
+	return 0
+}
+
+func (x *KubeProxySettings) GetNftablesMasqueradeAll() bool {
+	if x != nil {
+		return x.NftablesMasqueradeAll
+	}
+	return false
+}
+
+func (x *KubeProxySettings) GetNftablesMasqueradeBit() int32 {
+	if x != nil {
+		return x.NftablesMasqueradeBit
+	}
+	return 0
+}
+
+func (x *KubeProxySettings) GetClusterCidrs() []string {
+	if x != nil {
+		return x.ClusterCidrs
+	}
+	return nil
+}
+
+func (x *KubeProxySettings) GetDetectLocalMode() string {
+	if x != nil {
+		return x.DetectLocalMode
+	}
+	return ""
+}
+
+func (x *KubeProxySettings) GetFeatureGates() []string {
+	if x != nil {
+		return x.FeatureGates
+	}
+	return nil
+}
+
+func (x *KubeProxySettings) GetConntrackTcpBeLiberal() bool {
+	if x != nil {
+		return x.ConntrackTcpBeLiberal
+	}
+	return false
+}
+
+// KubeProxyFile is a host file about a kube-proxy.
+type KubeProxyFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// "static-pod manifest", "systemd unit", "configuration", "k3s configuration", "arguments".
+	Kind       string     `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Mode       ProxyMode  `protobuf:"varint,3,opt,name=mode,proto3,enum=offramp.v1.ProxyMode" json:"mode,omitempty"`
+	ModeOrigin ModeOrigin `protobuf:"varint,4,opt,name=mode_origin,json=modeOrigin,proto3,enum=offramp.v1.ModeOrigin" json:"mode_origin,omitempty"`
+	// Why it could not be read or understood; empty otherwise.
+	Error         string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KubeProxyFile) Reset() {
+	*x = KubeProxyFile{}
+	mi := &file_offramp_v1_facts_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KubeProxyFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KubeProxyFile) ProtoMessage() {}
+
+func (x *KubeProxyFile) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_facts_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KubeProxyFile.ProtoReflect.Descriptor instead.
+func (*KubeProxyFile) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *KubeProxyFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *KubeProxyFile) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *KubeProxyFile) GetMode() ProxyMode {
+	if x != nil {
+		return x.Mode
+	}
+	return ProxyMode_PROXY_MODE_UNSPECIFIED
+}
+
+func (x *KubeProxyFile) GetModeOrigin() ModeOrigin {
+	if x != nil {
+		return x.ModeOrigin
+	}
+	return ModeOrigin_MODE_ORIGIN_UNSPECIFIED
+}
+
+func (x *KubeProxyFile) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // KubeProxyProcess is a process of the host that is a kube-proxy.
 type KubeProxyProcess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1266,14 +1634,16 @@ type KubeProxyProcess struct {
 	// Its name in /proc/PID/comm.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Its command line, at most 32 arguments of at most 256 bytes.
-	Args          []string `protobuf:"bytes,3,rep,name=args,proto3" json:"args,omitempty"`
+	Args []string `protobuf:"bytes,3,rep,name=args,proto3" json:"args,omitempty"`
+	// "kube-proxy", or what it is embedded in: "k3s", "rke2", "kubelite", "hyperkube", "k0s".
+	Program       string `protobuf:"bytes,4,opt,name=program,proto3" json:"program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KubeProxyProcess) Reset() {
 	*x = KubeProxyProcess{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[8]
+	mi := &file_offramp_v1_facts_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1655,7 @@ func (x *KubeProxyProcess) String() string {
 func (*KubeProxyProcess) ProtoMessage() {}
 
 func (x *KubeProxyProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[8]
+	mi := &file_offramp_v1_facts_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1668,7 @@ func (x *KubeProxyProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KubeProxyProcess.ProtoReflect.Descriptor instead.
 func (*KubeProxyProcess) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{8}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *KubeProxyProcess) GetPid() int32 {
@@ -1322,6 +1692,13 @@ func (x *KubeProxyProcess) GetArgs() []string {
 	return nil
 }
 
+func (x *KubeProxyProcess) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
 // KubeProxyEndpoint is one HTTP path of kube-proxy and how it answered.
 type KubeProxyEndpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1337,7 +1714,7 @@ type KubeProxyEndpoint struct {
 
 func (x *KubeProxyEndpoint) Reset() {
 	*x = KubeProxyEndpoint{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[9]
+	mi := &file_offramp_v1_facts_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1726,7 @@ func (x *KubeProxyEndpoint) String() string {
 func (*KubeProxyEndpoint) ProtoMessage() {}
 
 func (x *KubeProxyEndpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[9]
+	mi := &file_offramp_v1_facts_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1739,7 @@ func (x *KubeProxyEndpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KubeProxyEndpoint.ProtoReflect.Descriptor instead.
 func (*KubeProxyEndpoint) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{9}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *KubeProxyEndpoint) GetUrl() string {
@@ -1394,14 +1771,21 @@ type KubeProxyVolatile struct {
 	// HTTP status of /healthz, 0 when there was no answer.
 	HealthStatus uint32 `protobuf:"varint,2,opt,name=health_status,json=healthStatus,proto3" json:"health_status,omitempty"`
 	// When the oldest process started, by the node's clock.
-	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// kubeproxy_iptables_localhost_nodeports_accepted_packets_total and kubeproxy_iptables_ct_state_invalid_dropped_packets_total;
+	// unset when not exported.
+	LocalhostNodeportPackets *uint64 `protobuf:"varint,4,opt,name=localhost_nodeport_packets,json=localhostNodeportPackets,proto3,oneof" json:"localhost_nodeport_packets,omitempty"`
+	InvalidDroppedPackets    *uint64 `protobuf:"varint,5,opt,name=invalid_dropped_packets,json=invalidDroppedPackets,proto3,oneof" json:"invalid_dropped_packets,omitempty"`
+	// Mean and count of kubeproxy_sync_proxy_rules_duration_seconds since the start, as a baseline.
+	MeanSyncDuration *durationpb.Duration `protobuf:"bytes,6,opt,name=mean_sync_duration,json=meanSyncDuration,proto3" json:"mean_sync_duration,omitempty"`
+	SyncsMeasured    uint64               `protobuf:"varint,7,opt,name=syncs_measured,json=syncsMeasured,proto3" json:"syncs_measured,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *KubeProxyVolatile) Reset() {
 	*x = KubeProxyVolatile{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[10]
+	mi := &file_offramp_v1_facts_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1413,7 +1797,7 @@ func (x *KubeProxyVolatile) String() string {
 func (*KubeProxyVolatile) ProtoMessage() {}
 
 func (x *KubeProxyVolatile) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[10]
+	mi := &file_offramp_v1_facts_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1810,7 @@ func (x *KubeProxyVolatile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KubeProxyVolatile.ProtoReflect.Descriptor instead.
 func (*KubeProxyVolatile) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{10}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *KubeProxyVolatile) GetSyncs() []*FamilySync {
@@ -1450,6 +1834,34 @@ func (x *KubeProxyVolatile) GetStartedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *KubeProxyVolatile) GetLocalhostNodeportPackets() uint64 {
+	if x != nil && x.LocalhostNodeportPackets != nil {
+		return *x.LocalhostNodeportPackets
+	}
+	return 0
+}
+
+func (x *KubeProxyVolatile) GetInvalidDroppedPackets() uint64 {
+	if x != nil && x.InvalidDroppedPackets != nil {
+		return *x.InvalidDroppedPackets
+	}
+	return 0
+}
+
+func (x *KubeProxyVolatile) GetMeanSyncDuration() *durationpb.Duration {
+	if x != nil {
+		return x.MeanSyncDuration
+	}
+	return nil
+}
+
+func (x *KubeProxyVolatile) GetSyncsMeasured() uint64 {
+	if x != nil {
+		return x.SyncsMeasured
+	}
+	return 0
+}
+
 // FamilySync is how one proxier keeps up. Versions before 1.33 have no family label: the family is then unspecified.
 type FamilySync struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1466,7 +1878,7 @@ type FamilySync struct {
 
 func (x *FamilySync) Reset() {
 	*x = FamilySync{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[11]
+	mi := &file_offramp_v1_facts_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1890,7 @@ func (x *FamilySync) String() string {
 func (*FamilySync) ProtoMessage() {}
 
 func (x *FamilySync) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[11]
+	mi := &file_offramp_v1_facts_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +1903,7 @@ func (x *FamilySync) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FamilySync.ProtoReflect.Descriptor instead.
 func (*FamilySync) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{11}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FamilySync) GetFamily() AddressFamily {
@@ -1534,7 +1946,7 @@ type OwnerCount struct {
 
 func (x *OwnerCount) Reset() {
 	*x = OwnerCount{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[12]
+	mi := &file_offramp_v1_facts_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1958,7 @@ func (x *OwnerCount) String() string {
 func (*OwnerCount) ProtoMessage() {}
 
 func (x *OwnerCount) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[12]
+	mi := &file_offramp_v1_facts_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1971,7 @@ func (x *OwnerCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerCount.ProtoReflect.Descriptor instead.
 func (*OwnerCount) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{12}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *OwnerCount) GetOwner() string {
@@ -1593,13 +2005,19 @@ type IpvsFacts struct {
 	List *ListDigest `protobuf:"bytes,7,opt,name=list,proto3" json:"list,omitempty"`
 	// Why virtual servers could not be attributed (ipsets unreadable, say); empty when they could.
 	AttributionError string `protobuf:"bytes,8,opt,name=attribution_error,json=attributionError,proto3" json:"attribution_error,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// ipvs.excludeCIDRs as last seen, also after the configuration was cleaned: what is in them is somebody else's.
+	ExcludeCidrs []string `protobuf:"bytes,9,rep,name=exclude_cidrs,json=excludeCidrs,proto3" json:"exclude_cidrs,omitempty"`
+	// Virtual servers with persistence (session affinity).
+	Persistent uint64 `protobuf:"varint,10,opt,name=persistent,proto3" json:"persistent,omitempty"`
+	// kube-proxy's own probe for IPVS support was left: 198.51.100.0:20000.
+	ProbeLeft     bool `protobuf:"varint,11,opt,name=probe_left,json=probeLeft,proto3" json:"probe_left,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *IpvsFacts) Reset() {
 	*x = IpvsFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[13]
+	mi := &file_offramp_v1_facts_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1611,7 +2029,7 @@ func (x *IpvsFacts) String() string {
 func (*IpvsFacts) ProtoMessage() {}
 
 func (x *IpvsFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[13]
+	mi := &file_offramp_v1_facts_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1624,7 +2042,7 @@ func (x *IpvsFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IpvsFacts.ProtoReflect.Descriptor instead.
 func (*IpvsFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{13}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *IpvsFacts) GetVirtualServers() uint64 {
@@ -1683,6 +2101,27 @@ func (x *IpvsFacts) GetAttributionError() string {
 	return ""
 }
 
+func (x *IpvsFacts) GetExcludeCidrs() []string {
+	if x != nil {
+		return x.ExcludeCidrs
+	}
+	return nil
+}
+
+func (x *IpvsFacts) GetPersistent() uint64 {
+	if x != nil {
+		return x.Persistent
+	}
+	return 0
+}
+
+func (x *IpvsFacts) GetProbeLeft() bool {
+	if x != nil {
+		return x.ProbeLeft
+	}
+	return false
+}
+
 // SchedulerCount counts the virtual servers of one IPVS scheduler.
 type SchedulerCount struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -1694,7 +2133,7 @@ type SchedulerCount struct {
 
 func (x *SchedulerCount) Reset() {
 	*x = SchedulerCount{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[14]
+	mi := &file_offramp_v1_facts_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +2145,7 @@ func (x *SchedulerCount) String() string {
 func (*SchedulerCount) ProtoMessage() {}
 
 func (x *SchedulerCount) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[14]
+	mi := &file_offramp_v1_facts_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +2158,7 @@ func (x *SchedulerCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerCount.ProtoReflect.Descriptor instead.
 func (*SchedulerCount) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{14}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SchedulerCount) GetScheduler() string {
@@ -1758,7 +2197,7 @@ type VirtualServer struct {
 
 func (x *VirtualServer) Reset() {
 	*x = VirtualServer{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[15]
+	mi := &file_offramp_v1_facts_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +2209,7 @@ func (x *VirtualServer) String() string {
 func (*VirtualServer) ProtoMessage() {}
 
 func (x *VirtualServer) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[15]
+	mi := &file_offramp_v1_facts_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,7 +2222,7 @@ func (x *VirtualServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VirtualServer.ProtoReflect.Descriptor instead.
 func (*VirtualServer) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{15}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *VirtualServer) GetProtocol() string {
@@ -1848,13 +2287,20 @@ type IpvsVolatile struct {
 	// Sums over all real servers, as /proc/net/ip_vs prints them.
 	ActiveConnections   uint64 `protobuf:"varint,1,opt,name=active_connections,json=activeConnections,proto3" json:"active_connections,omitempty"`
 	InactiveConnections uint64 `protobuf:"varint,2,opt,name=inactive_connections,json=inactiveConnections,proto3" json:"inactive_connections,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// Entries of /proc/net/ip_vs_conn that a clean-up would cut: established ones (TCP ESTABLISHED, UDP, SCTP ESTABLISHED),
+	// not templates, not TIME_WAIT and the like.
+	EstablishedConnections uint64 `protobuf:"varint,3,opt,name=established_connections,json=establishedConnections,proto3" json:"established_connections,omitempty"`
+	// Traffic of virtual servers that are a node port on an address of the node: at most 64, the busiest first.
+	NodePorts []*NodePortTraffic `protobuf:"bytes,4,rep,name=node_ports,json=nodePorts,proto3" json:"node_ports,omitempty"`
+	// Why connections or statistics could not be read; empty when they could.
+	TrafficError  string `protobuf:"bytes,5,opt,name=traffic_error,json=trafficError,proto3" json:"traffic_error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *IpvsVolatile) Reset() {
 	*x = IpvsVolatile{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[16]
+	mi := &file_offramp_v1_facts_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +2312,7 @@ func (x *IpvsVolatile) String() string {
 func (*IpvsVolatile) ProtoMessage() {}
 
 func (x *IpvsVolatile) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[16]
+	mi := &file_offramp_v1_facts_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +2325,7 @@ func (x *IpvsVolatile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IpvsVolatile.ProtoReflect.Descriptor instead.
 func (*IpvsVolatile) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{16}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *IpvsVolatile) GetActiveConnections() uint64 {
@@ -1896,6 +2342,115 @@ func (x *IpvsVolatile) GetInactiveConnections() uint64 {
 	return 0
 }
 
+func (x *IpvsVolatile) GetEstablishedConnections() uint64 {
+	if x != nil {
+		return x.EstablishedConnections
+	}
+	return 0
+}
+
+func (x *IpvsVolatile) GetNodePorts() []*NodePortTraffic {
+	if x != nil {
+		return x.NodePorts
+	}
+	return nil
+}
+
+func (x *IpvsVolatile) GetTrafficError() string {
+	if x != nil {
+		return x.TrafficError
+	}
+	return ""
+}
+
+// NodePortTraffic is which of the node's addresses really gets traffic for a node port. A move to nftables mode keeps only
+// the primary address by default.
+type NodePortTraffic struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Protocol string                 `protobuf:"bytes,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Address  string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Port     uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	// Since the virtual server was made.
+	Connections     uint64 `protobuf:"varint,4,opt,name=connections,proto3" json:"connections,omitempty"`
+	IncomingPackets uint64 `protobuf:"varint,5,opt,name=incoming_packets,json=incomingPackets,proto3" json:"incoming_packets,omitempty"`
+	// Client addresses of its present connections, at most 20, sorted.
+	Clients       []string `protobuf:"bytes,6,rep,name=clients,proto3" json:"clients,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodePortTraffic) Reset() {
+	*x = NodePortTraffic{}
+	mi := &file_offramp_v1_facts_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodePortTraffic) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodePortTraffic) ProtoMessage() {}
+
+func (x *NodePortTraffic) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_facts_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodePortTraffic.ProtoReflect.Descriptor instead.
+func (*NodePortTraffic) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *NodePortTraffic) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *NodePortTraffic) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *NodePortTraffic) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *NodePortTraffic) GetConnections() uint64 {
+	if x != nil {
+		return x.Connections
+	}
+	return 0
+}
+
+func (x *NodePortTraffic) GetIncomingPackets() uint64 {
+	if x != nil {
+		return x.IncomingPackets
+	}
+	return 0
+}
+
+func (x *NodePortTraffic) GetClients() []string {
+	if x != nil {
+		return x.Clients
+	}
+	return nil
+}
+
 // IpvsLinkFacts: the link kube-ipvs0. Absent when there is no link of that name.
 type IpvsLinkFacts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1908,14 +2463,27 @@ type IpvsLinkFacts struct {
 	// At most 20 addresses, sorted.
 	Samples []string `protobuf:"bytes,6,rep,name=samples,proto3" json:"samples,omitempty"`
 	// LIST_NAME_IPVS_LINK_ADDRESSES.
-	List          *ListDigest `protobuf:"bytes,7,opt,name=list,proto3" json:"list,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	List *ListDigest `protobuf:"bytes,7,opt,name=list,proto3" json:"list,omitempty"`
+	// Routes of the local table to its addresses, and those of them whose preferred source is the address itself: a
+	// connection from the node to such an address leaves with it as its source.
+	LocalRoutes      uint64 `protobuf:"varint,8,opt,name=local_routes,json=localRoutes,proto3" json:"local_routes,omitempty"`
+	SelfSourceRoutes uint64 `protobuf:"varint,9,opt,name=self_source_routes,json=selfSourceRoutes,proto3" json:"self_source_routes,omitempty"`
+	// Sockets of the host whose local address is on the link: connected ones, and listeners bound to it. Samples at most 20.
+	Sockets       uint64        `protobuf:"varint,10,opt,name=sockets,proto3" json:"sockets,omitempty"`
+	SocketSamples []*HostSocket `protobuf:"bytes,11,rep,name=socket_samples,json=socketSamples,proto3" json:"socket_samples,omitempty"`
+	// Listeners of the host on the wildcard address, which every address of the link exposes: at most 64, sorted by port.
+	WildcardListeners []*HostSocket `protobuf:"bytes,12,rep,name=wildcard_listeners,json=wildcardListeners,proto3" json:"wildcard_listeners,omitempty"`
+	// Addresses of the link that a neighbour on another link answers for: another machine's. At most 20.
+	ClaimedByNeighbours []string `protobuf:"bytes,13,rep,name=claimed_by_neighbours,json=claimedByNeighbours,proto3" json:"claimed_by_neighbours,omitempty"`
+	// Why routes, sockets or neighbours could not be read; empty when they could.
+	SurroundingsError string `protobuf:"bytes,14,opt,name=surroundings_error,json=surroundingsError,proto3" json:"surroundings_error,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *IpvsLinkFacts) Reset() {
 	*x = IpvsLinkFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[17]
+	mi := &file_offramp_v1_facts_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1927,7 +2495,7 @@ func (x *IpvsLinkFacts) String() string {
 func (*IpvsLinkFacts) ProtoMessage() {}
 
 func (x *IpvsLinkFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[17]
+	mi := &file_offramp_v1_facts_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1940,7 +2508,7 @@ func (x *IpvsLinkFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IpvsLinkFacts.ProtoReflect.Descriptor instead.
 func (*IpvsLinkFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{17}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *IpvsLinkFacts) GetLinkType() string {
@@ -1992,6 +2560,119 @@ func (x *IpvsLinkFacts) GetList() *ListDigest {
 	return nil
 }
 
+func (x *IpvsLinkFacts) GetLocalRoutes() uint64 {
+	if x != nil {
+		return x.LocalRoutes
+	}
+	return 0
+}
+
+func (x *IpvsLinkFacts) GetSelfSourceRoutes() uint64 {
+	if x != nil {
+		return x.SelfSourceRoutes
+	}
+	return 0
+}
+
+func (x *IpvsLinkFacts) GetSockets() uint64 {
+	if x != nil {
+		return x.Sockets
+	}
+	return 0
+}
+
+func (x *IpvsLinkFacts) GetSocketSamples() []*HostSocket {
+	if x != nil {
+		return x.SocketSamples
+	}
+	return nil
+}
+
+func (x *IpvsLinkFacts) GetWildcardListeners() []*HostSocket {
+	if x != nil {
+		return x.WildcardListeners
+	}
+	return nil
+}
+
+func (x *IpvsLinkFacts) GetClaimedByNeighbours() []string {
+	if x != nil {
+		return x.ClaimedByNeighbours
+	}
+	return nil
+}
+
+func (x *IpvsLinkFacts) GetSurroundingsError() string {
+	if x != nil {
+		return x.SurroundingsError
+	}
+	return ""
+}
+
+// HostSocket is a socket of the node's network namespace.
+type HostSocket struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "tcp", "udp", "sctp".
+	Protocol string `protobuf:"bytes,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	// "10.96.0.10:45312"; "0.0.0.0:22" and "[::]:22" for wildcards.
+	Local string `protobuf:"bytes,2,opt,name=local,proto3" json:"local,omitempty"`
+	// Empty for a listener.
+	Remote        string `protobuf:"bytes,3,opt,name=remote,proto3" json:"remote,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostSocket) Reset() {
+	*x = HostSocket{}
+	mi := &file_offramp_v1_facts_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostSocket) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostSocket) ProtoMessage() {}
+
+func (x *HostSocket) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_facts_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostSocket.ProtoReflect.Descriptor instead.
+func (*HostSocket) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *HostSocket) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *HostSocket) GetLocal() string {
+	if x != nil {
+		return x.Local
+	}
+	return ""
+}
+
+func (x *HostSocket) GetRemote() string {
+	if x != nil {
+		return x.Remote
+	}
+	return ""
+}
+
 // IpsetsFacts: the ipsets of the node's network namespace.
 type IpsetsFacts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2008,7 +2689,7 @@ type IpsetsFacts struct {
 
 func (x *IpsetsFacts) Reset() {
 	*x = IpsetsFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[18]
+	mi := &file_offramp_v1_facts_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2020,7 +2701,7 @@ func (x *IpsetsFacts) String() string {
 func (*IpsetsFacts) ProtoMessage() {}
 
 func (x *IpsetsFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[18]
+	mi := &file_offramp_v1_facts_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2033,7 +2714,7 @@ func (x *IpsetsFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IpsetsFacts.ProtoReflect.Descriptor instead.
 func (*IpsetsFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{18}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *IpsetsFacts) GetSets() uint64 {
@@ -2077,15 +2758,17 @@ type Ipset struct {
 	References uint32 `protobuf:"varint,5,opt,name=references,proto3" json:"references,omitempty"`
 	Entries    uint64 `protobuf:"varint,6,opt,name=entries,proto3" json:"entries,omitempty"`
 	// Kernel memory, in bytes.
-	MemoryBytes   uint64 `protobuf:"varint,7,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
-	Owner         string `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
+	MemoryBytes uint64 `protobuf:"varint,7,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	Owner       string `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Rules that match it, by where they stand, at most 20: of both backends and families.
+	Holders       []*SetHolder `protobuf:"bytes,9,rep,name=holders,proto3" json:"holders,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Ipset) Reset() {
 	*x = Ipset{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[19]
+	mi := &file_offramp_v1_facts_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2780,7 @@ func (x *Ipset) String() string {
 func (*Ipset) ProtoMessage() {}
 
 func (x *Ipset) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[19]
+	mi := &file_offramp_v1_facts_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2793,7 @@ func (x *Ipset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ipset.ProtoReflect.Descriptor instead.
 func (*Ipset) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{19}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Ipset) GetName() string {
@@ -2169,6 +2852,91 @@ func (x *Ipset) GetOwner() string {
 	return ""
 }
 
+func (x *Ipset) GetHolders() []*SetHolder {
+	if x != nil {
+		return x.Holders
+	}
+	return nil
+}
+
+// SetHolder is a chain with rules that match a set.
+type SetHolder struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SECTION_KIND_IPTABLES_*, or SECTION_KIND_NFTABLES.
+	Section       SectionKind `protobuf:"varint,1,opt,name=section,proto3,enum=offramp.v1.SectionKind" json:"section,omitempty"`
+	Table         string      `protobuf:"bytes,2,opt,name=table,proto3" json:"table,omitempty"`
+	Chain         string      `protobuf:"bytes,3,opt,name=chain,proto3" json:"chain,omitempty"`
+	Rules         uint64      `protobuf:"varint,4,opt,name=rules,proto3" json:"rules,omitempty"`
+	Owner         string      `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetHolder) Reset() {
+	*x = SetHolder{}
+	mi := &file_offramp_v1_facts_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetHolder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetHolder) ProtoMessage() {}
+
+func (x *SetHolder) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_facts_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetHolder.ProtoReflect.Descriptor instead.
+func (*SetHolder) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *SetHolder) GetSection() SectionKind {
+	if x != nil {
+		return x.Section
+	}
+	return SectionKind_SECTION_KIND_UNSPECIFIED
+}
+
+func (x *SetHolder) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *SetHolder) GetChain() string {
+	if x != nil {
+		return x.Chain
+	}
+	return ""
+}
+
+func (x *SetHolder) GetRules() uint64 {
+	if x != nil {
+		return x.Rules
+	}
+	return 0
+}
+
+func (x *SetHolder) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
 // IptablesFacts: the tables of one iptables backend in one family.
 type IptablesFacts struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -2181,13 +2949,23 @@ type IptablesFacts struct {
 	// Jumps into kube-proxy's chains from chains that are not kube-proxy's and that are not its own jumps: at most 20.
 	ForeignReferences     []*ForeignReference `protobuf:"bytes,4,rep,name=foreign_references,json=foreignReferences,proto3" json:"foreign_references,omitempty"`
 	ForeignReferenceCount uint64              `protobuf:"varint,5,opt,name=foreign_reference_count,json=foreignReferenceCount,proto3" json:"foreign_reference_count,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// Rules of somebody else that match one of kube-proxy's ipsets: at most 20.
+	ForeignSetMatches    []*ForeignReference `protobuf:"bytes,6,rep,name=foreign_set_matches,json=foreignSetMatches,proto3" json:"foreign_set_matches,omitempty"`
+	ForeignSetMatchCount uint64              `protobuf:"varint,7,opt,name=foreign_set_match_count,json=foreignSetMatchCount,proto3" json:"foreign_set_match_count,omitempty"`
+	// Rules of somebody else that set or match the masquerade mark 0x4000: at most 20.
+	ForeignMarks     []*ForeignReference `protobuf:"bytes,8,rep,name=foreign_marks,json=foreignMarks,proto3" json:"foreign_marks,omitempty"`
+	ForeignMarkCount uint64              `protobuf:"varint,9,opt,name=foreign_mark_count,json=foreignMarkCount,proto3" json:"foreign_mark_count,omitempty"`
+	// kube-proxy's jumps that stand more than once: how many there are too many.
+	DuplicateJumps uint64 `protobuf:"varint,10,opt,name=duplicate_jumps,json=duplicateJumps,proto3" json:"duplicate_jumps,omitempty"`
+	// Built-in chains whose policy is DROP, as "filter FORWARD", sorted.
+	DropPolicies  []string `protobuf:"bytes,11,rep,name=drop_policies,json=dropPolicies,proto3" json:"drop_policies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *IptablesFacts) Reset() {
 	*x = IptablesFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[20]
+	mi := &file_offramp_v1_facts_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2199,7 +2977,7 @@ func (x *IptablesFacts) String() string {
 func (*IptablesFacts) ProtoMessage() {}
 
 func (x *IptablesFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[20]
+	mi := &file_offramp_v1_facts_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2212,7 +2990,7 @@ func (x *IptablesFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IptablesFacts.ProtoReflect.Descriptor instead.
 func (*IptablesFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{20}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *IptablesFacts) GetTables() []*IptablesTable {
@@ -2250,6 +3028,48 @@ func (x *IptablesFacts) GetForeignReferenceCount() uint64 {
 	return 0
 }
 
+func (x *IptablesFacts) GetForeignSetMatches() []*ForeignReference {
+	if x != nil {
+		return x.ForeignSetMatches
+	}
+	return nil
+}
+
+func (x *IptablesFacts) GetForeignSetMatchCount() uint64 {
+	if x != nil {
+		return x.ForeignSetMatchCount
+	}
+	return 0
+}
+
+func (x *IptablesFacts) GetForeignMarks() []*ForeignReference {
+	if x != nil {
+		return x.ForeignMarks
+	}
+	return nil
+}
+
+func (x *IptablesFacts) GetForeignMarkCount() uint64 {
+	if x != nil {
+		return x.ForeignMarkCount
+	}
+	return 0
+}
+
+func (x *IptablesFacts) GetDuplicateJumps() uint64 {
+	if x != nil {
+		return x.DuplicateJumps
+	}
+	return 0
+}
+
+func (x *IptablesFacts) GetDropPolicies() []string {
+	if x != nil {
+		return x.DropPolicies
+	}
+	return nil
+}
+
 // IptablesTable counts one table.
 type IptablesTable struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2264,7 +3084,7 @@ type IptablesTable struct {
 
 func (x *IptablesTable) Reset() {
 	*x = IptablesTable{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[21]
+	mi := &file_offramp_v1_facts_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +3096,7 @@ func (x *IptablesTable) String() string {
 func (*IptablesTable) ProtoMessage() {}
 
 func (x *IptablesTable) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[21]
+	mi := &file_offramp_v1_facts_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +3109,7 @@ func (x *IptablesTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IptablesTable.ProtoReflect.Descriptor instead.
 func (*IptablesTable) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{21}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *IptablesTable) GetName() string {
@@ -2331,7 +3151,7 @@ type ChainCount struct {
 
 func (x *ChainCount) Reset() {
 	*x = ChainCount{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[22]
+	mi := &file_offramp_v1_facts_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2343,7 +3163,7 @@ func (x *ChainCount) String() string {
 func (*ChainCount) ProtoMessage() {}
 
 func (x *ChainCount) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[22]
+	mi := &file_offramp_v1_facts_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2356,7 +3176,7 @@ func (x *ChainCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainCount.ProtoReflect.Descriptor instead.
 func (*ChainCount) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{22}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ChainCount) GetTable() string {
@@ -2403,17 +3223,20 @@ func (x *ChainCount) GetSamples() []string {
 
 // ForeignReference is somebody else's jump to a chain of kube-proxy's.
 type ForeignReference struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Table         string                 `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	FromChain     string                 `protobuf:"bytes,2,opt,name=from_chain,json=fromChain,proto3" json:"from_chain,omitempty"`
-	ToChain       string                 `protobuf:"bytes,3,opt,name=to_chain,json=toChain,proto3" json:"to_chain,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Table     string                 `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
+	FromChain string                 `protobuf:"bytes,2,opt,name=from_chain,json=fromChain,proto3" json:"from_chain,omitempty"`
+	// The chain it jumps to; empty where it refers to something else.
+	ToChain string `protobuf:"bytes,3,opt,name=to_chain,json=toChain,proto3" json:"to_chain,omitempty"`
+	// The ipset it matches; empty where it does not.
+	Set           string `protobuf:"bytes,4,opt,name=set,proto3" json:"set,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ForeignReference) Reset() {
 	*x = ForeignReference{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[23]
+	mi := &file_offramp_v1_facts_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +3248,7 @@ func (x *ForeignReference) String() string {
 func (*ForeignReference) ProtoMessage() {}
 
 func (x *ForeignReference) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[23]
+	mi := &file_offramp_v1_facts_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +3261,7 @@ func (x *ForeignReference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForeignReference.ProtoReflect.Descriptor instead.
 func (*ForeignReference) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{23}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ForeignReference) GetTable() string {
@@ -2462,6 +3285,13 @@ func (x *ForeignReference) GetToChain() string {
 	return ""
 }
 
+func (x *ForeignReference) GetSet() string {
+	if x != nil {
+		return x.Set
+	}
+	return ""
+}
+
 // NftablesFacts: native nftables tables. Tables of the iptables-nft backend are counted in their own sections.
 type NftablesFacts struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -2469,14 +3299,18 @@ type NftablesFacts struct {
 	// Tables by owner, sorted by owner.
 	Owners []*OwnerCount `protobuf:"bytes,2,rep,name=owners,proto3" json:"owners,omitempty"`
 	// kube-proxy's tables, and at most 20 of each other owner, sorted by family, then name.
-	Samples       []*NftTable `protobuf:"bytes,3,rep,name=samples,proto3" json:"samples,omitempty"`
+	Samples []*NftTable `protobuf:"bytes,3,rep,name=samples,proto3" json:"samples,omitempty"`
+	// LIST_NAME_NFTABLES_SERVICES over both of kube-proxy's tables; unset when there is none.
+	List *ListDigest `protobuf:"bytes,4,opt,name=list,proto3" json:"list,omitempty"`
+	// Base chains of anybody's on the hooks input and forward with policy drop, as "inet firewall input_drop", sorted, at most 20.
+	DropChains    []string `protobuf:"bytes,5,rep,name=drop_chains,json=dropChains,proto3" json:"drop_chains,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NftablesFacts) Reset() {
 	*x = NftablesFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[24]
+	mi := &file_offramp_v1_facts_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +3322,7 @@ func (x *NftablesFacts) String() string {
 func (*NftablesFacts) ProtoMessage() {}
 
 func (x *NftablesFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[24]
+	mi := &file_offramp_v1_facts_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +3335,7 @@ func (x *NftablesFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NftablesFacts.ProtoReflect.Descriptor instead.
 func (*NftablesFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{24}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *NftablesFacts) GetTables() uint64 {
@@ -2525,6 +3359,20 @@ func (x *NftablesFacts) GetSamples() []*NftTable {
 	return nil
 }
 
+func (x *NftablesFacts) GetList() *ListDigest {
+	if x != nil {
+		return x.List
+	}
+	return nil
+}
+
+func (x *NftablesFacts) GetDropChains() []string {
+	if x != nil {
+		return x.DropChains
+	}
+	return nil
+}
+
 // NftTable is one native nftables table.
 type NftTable struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2535,15 +3383,24 @@ type NftTable struct {
 	// Sets and maps.
 	Sets uint64 `protobuf:"varint,4,opt,name=sets,proto3" json:"sets,omitempty"`
 	// Rules in all chains.
-	Rules         uint64 `protobuf:"varint,5,opt,name=rules,proto3" json:"rules,omitempty"`
-	Owner         string `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
+	Rules uint64 `protobuf:"varint,5,opt,name=rules,proto3" json:"rules,omitempty"`
+	Owner string `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
+	// The flag "owner": only the process that made it may change it, and it ends with that process.
+	OwnedByProcess bool `protobuf:"varint,7,opt,name=owned_by_process,json=ownedByProcess,proto3" json:"owned_by_process,omitempty"`
+	// At most 20, sorted by name.
+	BaseChains []*NftBaseChain `protobuf:"bytes,8,rep,name=base_chains,json=baseChains,proto3" json:"base_chains,omitempty"`
+	// The sets and maps with the most elements, at most 20. A size of 0 elements is not told from an unknown one by older
+	// kernels (before 6.15 the kernel does not count for us).
+	SetSamples []*NftSet `protobuf:"bytes,9,rep,name=set_samples,json=setSamples,proto3" json:"set_samples,omitempty"`
+	// Key and data types, or flags, that an older nft cannot list and may crash on; at most 20.
+	NewerFeatures []string `protobuf:"bytes,10,rep,name=newer_features,json=newerFeatures,proto3" json:"newer_features,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NftTable) Reset() {
 	*x = NftTable{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[25]
+	mi := &file_offramp_v1_facts_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2555,7 +3412,7 @@ func (x *NftTable) String() string {
 func (*NftTable) ProtoMessage() {}
 
 func (x *NftTable) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[25]
+	mi := &file_offramp_v1_facts_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2568,7 +3425,7 @@ func (x *NftTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NftTable.ProtoReflect.Descriptor instead.
 func (*NftTable) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{25}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *NftTable) GetFamily() string {
@@ -2613,6 +3470,176 @@ func (x *NftTable) GetOwner() string {
 	return ""
 }
 
+func (x *NftTable) GetOwnedByProcess() bool {
+	if x != nil {
+		return x.OwnedByProcess
+	}
+	return false
+}
+
+func (x *NftTable) GetBaseChains() []*NftBaseChain {
+	if x != nil {
+		return x.BaseChains
+	}
+	return nil
+}
+
+func (x *NftTable) GetSetSamples() []*NftSet {
+	if x != nil {
+		return x.SetSamples
+	}
+	return nil
+}
+
+func (x *NftTable) GetNewerFeatures() []string {
+	if x != nil {
+		return x.NewerFeatures
+	}
+	return nil
+}
+
+// NftBaseChain is a chain that hangs on a hook.
+type NftBaseChain struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// "prerouting", "input", "forward", "output", "postrouting", "ingress", "egress".
+	Hook     string `protobuf:"bytes,2,opt,name=hook,proto3" json:"hook,omitempty"`
+	Priority int32  `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
+	// "accept" or "drop".
+	Policy string `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`
+	// "filter", "nat", "route".
+	Type          string `protobuf:"bytes,5,opt,name=type,proto3" json:"type,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NftBaseChain) Reset() {
+	*x = NftBaseChain{}
+	mi := &file_offramp_v1_facts_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NftBaseChain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NftBaseChain) ProtoMessage() {}
+
+func (x *NftBaseChain) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_facts_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NftBaseChain.ProtoReflect.Descriptor instead.
+func (*NftBaseChain) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *NftBaseChain) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NftBaseChain) GetHook() string {
+	if x != nil {
+		return x.Hook
+	}
+	return ""
+}
+
+func (x *NftBaseChain) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *NftBaseChain) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *NftBaseChain) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+// NftSet is a set or map.
+type NftSet struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Map   bool                   `protobuf:"varint,2,opt,name=map,proto3" json:"map,omitempty"`
+	// Elements; unset when they were not counted.
+	Elements      *uint64 `protobuf:"varint,3,opt,name=elements,proto3,oneof" json:"elements,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NftSet) Reset() {
+	*x = NftSet{}
+	mi := &file_offramp_v1_facts_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NftSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NftSet) ProtoMessage() {}
+
+func (x *NftSet) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_facts_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NftSet.ProtoReflect.Descriptor instead.
+func (*NftSet) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *NftSet) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NftSet) GetMap() bool {
+	if x != nil {
+		return x.Map
+	}
+	return false
+}
+
+func (x *NftSet) GetElements() uint64 {
+	if x != nil && x.Elements != nil {
+		return *x.Elements
+	}
+	return 0
+}
+
 // NftablesVolatile: the state of nf_tables as a whole.
 type NftablesVolatile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2624,7 +3651,7 @@ type NftablesVolatile struct {
 
 func (x *NftablesVolatile) Reset() {
 	*x = NftablesVolatile{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[26]
+	mi := &file_offramp_v1_facts_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +3663,7 @@ func (x *NftablesVolatile) String() string {
 func (*NftablesVolatile) ProtoMessage() {}
 
 func (x *NftablesVolatile) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[26]
+	mi := &file_offramp_v1_facts_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +3676,7 @@ func (x *NftablesVolatile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NftablesVolatile.ProtoReflect.Descriptor instead.
 func (*NftablesVolatile) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{26}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NftablesVolatile) GetGeneration() uint32 {
@@ -2669,7 +3696,7 @@ type SysctlsFacts struct {
 
 func (x *SysctlsFacts) Reset() {
 	*x = SysctlsFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[27]
+	mi := &file_offramp_v1_facts_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2681,7 +3708,7 @@ func (x *SysctlsFacts) String() string {
 func (*SysctlsFacts) ProtoMessage() {}
 
 func (x *SysctlsFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[27]
+	mi := &file_offramp_v1_facts_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2694,7 +3721,7 @@ func (x *SysctlsFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SysctlsFacts.ProtoReflect.Descriptor instead.
 func (*SysctlsFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{27}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SysctlsFacts) GetValues() []*Sysctl {
@@ -2722,7 +3749,7 @@ type Sysctl struct {
 
 func (x *Sysctl) Reset() {
 	*x = Sysctl{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[28]
+	mi := &file_offramp_v1_facts_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2734,7 +3761,7 @@ func (x *Sysctl) String() string {
 func (*Sysctl) ProtoMessage() {}
 
 func (x *Sysctl) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[28]
+	mi := &file_offramp_v1_facts_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2747,7 +3774,7 @@ func (x *Sysctl) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sysctl.ProtoReflect.Descriptor instead.
 func (*Sysctl) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{28}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Sysctl) GetPath() string {
@@ -2797,7 +3824,7 @@ type AddressesFacts struct {
 
 func (x *AddressesFacts) Reset() {
 	*x = AddressesFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[29]
+	mi := &file_offramp_v1_facts_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2809,7 +3836,7 @@ func (x *AddressesFacts) String() string {
 func (*AddressesFacts) ProtoMessage() {}
 
 func (x *AddressesFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[29]
+	mi := &file_offramp_v1_facts_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2822,7 +3849,7 @@ func (x *AddressesFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddressesFacts.ProtoReflect.Descriptor instead.
 func (*AddressesFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{29}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AddressesFacts) GetCount() uint64 {
@@ -2841,17 +3868,19 @@ func (x *AddressesFacts) GetSamples() []*NodeAddress {
 
 // NodeAddress is one address of one link.
 type NodeAddress struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Interface     string                 `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
-	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
-	PrefixLength  uint32                 `protobuf:"varint,3,opt,name=prefix_length,json=prefixLength,proto3" json:"prefix_length,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Interface    string                 `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
+	Address      string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	PrefixLength uint32                 `protobuf:"varint,3,opt,name=prefix_length,json=prefixLength,proto3" json:"prefix_length,omitempty"`
+	// The address that the default route of its family prefers, or, without one, the first global address of the first link.
+	Primary       bool `protobuf:"varint,4,opt,name=primary,proto3" json:"primary,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeAddress) Reset() {
 	*x = NodeAddress{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[30]
+	mi := &file_offramp_v1_facts_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +3892,7 @@ func (x *NodeAddress) String() string {
 func (*NodeAddress) ProtoMessage() {}
 
 func (x *NodeAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[30]
+	mi := &file_offramp_v1_facts_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +3905,7 @@ func (x *NodeAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeAddress.ProtoReflect.Descriptor instead.
 func (*NodeAddress) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{30}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *NodeAddress) GetInterface() string {
@@ -2900,6 +3929,13 @@ func (x *NodeAddress) GetPrefixLength() uint32 {
 	return 0
 }
 
+func (x *NodeAddress) GetPrimary() bool {
+	if x != nil {
+		return x.Primary
+	}
+	return false
+}
+
 // HistoryFacts: what this node remembers. Absent for a one-shot reading.
 type HistoryFacts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2908,14 +3944,16 @@ type HistoryFacts struct {
 	// When the memory begins, by the node's clock.
 	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	// Changes of the running mode that were seen, oldest first, the newest 20.
-	ModeChanges   []*ModeChange `protobuf:"bytes,3,rep,name=mode_changes,json=modeChanges,proto3" json:"mode_changes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ModeChanges []*ModeChange `protobuf:"bytes,3,rep,name=mode_changes,json=modeChanges,proto3" json:"mode_changes,omitempty"`
+	// Since when no kube-proxy was seen, with the host's processes in sight all the time; unset when one is.
+	NoKubeProxySince *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=no_kube_proxy_since,json=noKubeProxySince,proto3" json:"no_kube_proxy_since,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *HistoryFacts) Reset() {
 	*x = HistoryFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[31]
+	mi := &file_offramp_v1_facts_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +3965,7 @@ func (x *HistoryFacts) String() string {
 func (*HistoryFacts) ProtoMessage() {}
 
 func (x *HistoryFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[31]
+	mi := &file_offramp_v1_facts_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +3978,7 @@ func (x *HistoryFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryFacts.ProtoReflect.Descriptor instead.
 func (*HistoryFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{31}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *HistoryFacts) GetDurable() bool {
@@ -2964,6 +4002,13 @@ func (x *HistoryFacts) GetModeChanges() []*ModeChange {
 	return nil
 }
 
+func (x *HistoryFacts) GetNoKubeProxySince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NoKubeProxySince
+	}
+	return nil
+}
+
 // ModeChange is a change of the running mode that an agent saw.
 type ModeChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2976,7 +4021,7 @@ type ModeChange struct {
 
 func (x *ModeChange) Reset() {
 	*x = ModeChange{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[32]
+	mi := &file_offramp_v1_facts_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +4033,7 @@ func (x *ModeChange) String() string {
 func (*ModeChange) ProtoMessage() {}
 
 func (x *ModeChange) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[32]
+	mi := &file_offramp_v1_facts_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3001,7 +4046,7 @@ func (x *ModeChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModeChange.ProtoReflect.Descriptor instead.
 func (*ModeChange) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{32}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ModeChange) GetAt() *timestamppb.Timestamp {
@@ -3025,6 +4070,375 @@ func (x *ModeChange) GetTo() ProxyMode {
 	return ProxyMode_PROXY_MODE_UNSPECIFIED
 }
 
+// HostFacts: what the operating system around kube-proxy brings or stands in the way with.
+type HostFacts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Kernel features that nftables mode and iptables mode need.
+	Features []*KernelFeature `protobuf:"bytes,1,rep,name=features,proto3" json:"features,omitempty"`
+	// Versions of the nft and iptables programs that the host has, from their files; never run. At most 20.
+	Programs []*HostProgram `protobuf:"bytes,2,rep,name=programs,proto3" json:"programs,omitempty"`
+	// nfacct objects, by owner.
+	AccountingObjects []*OwnerCount `protobuf:"bytes,3,rep,name=accounting_objects,json=accountingObjects,proto3" json:"accounting_objects,omitempty"`
+	// net.netfilter.nf_conntrack_max; 0 when there is no connection tracking.
+	ConntrackMax uint64 `protobuf:"varint,4,opt,name=conntrack_max,json=conntrackMax,proto3" json:"conntrack_max,omitempty"`
+	// IPv6 is off (no module, ipv6.disable=1, or disabled on all links).
+	Ipv6Off bool `protobuf:"varint,5,opt,name=ipv6_off,json=ipv6Off,proto3" json:"ipv6_off,omitempty"`
+	// net.ipv4.ip_local_port_range, which should not overlap the NodePort range.
+	LocalPortMin uint32 `protobuf:"varint,6,opt,name=local_port_min,json=localPortMin,proto3" json:"local_port_min,omitempty"`
+	LocalPortMax uint32 `protobuf:"varint,7,opt,name=local_port_max,json=localPortMax,proto3" json:"local_port_max,omitempty"`
+	// net.ipv4.ip_local_reserved_ports.
+	ReservedPorts string `protobuf:"bytes,8,opt,name=reserved_ports,json=reservedPorts,proto3" json:"reserved_ports,omitempty"`
+	// Files that are applied at boot or by other programs and that name kube-proxy's objects: at most 20.
+	Files []*HostFile `protobuf:"bytes,9,rep,name=files,proto3" json:"files,omitempty"`
+	// Programs of other people that matter to the move and were seen: "firewalld", "ufw", "nodelocaldns", "docker".
+	ProgramsSeen []string `protobuf:"bytes,10,rep,name=programs_seen,json=programsSeen,proto3" json:"programs_seen,omitempty"`
+	// What could not be looked at, one place each with the reason, at most 20.
+	Unreadable    []string `protobuf:"bytes,11,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostFacts) Reset() {
+	*x = HostFacts{}
+	mi := &file_offramp_v1_facts_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostFacts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostFacts) ProtoMessage() {}
+
+func (x *HostFacts) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_facts_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostFacts.ProtoReflect.Descriptor instead.
+func (*HostFacts) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *HostFacts) GetFeatures() []*KernelFeature {
+	if x != nil {
+		return x.Features
+	}
+	return nil
+}
+
+func (x *HostFacts) GetPrograms() []*HostProgram {
+	if x != nil {
+		return x.Programs
+	}
+	return nil
+}
+
+func (x *HostFacts) GetAccountingObjects() []*OwnerCount {
+	if x != nil {
+		return x.AccountingObjects
+	}
+	return nil
+}
+
+func (x *HostFacts) GetConntrackMax() uint64 {
+	if x != nil {
+		return x.ConntrackMax
+	}
+	return 0
+}
+
+func (x *HostFacts) GetIpv6Off() bool {
+	if x != nil {
+		return x.Ipv6Off
+	}
+	return false
+}
+
+func (x *HostFacts) GetLocalPortMin() uint32 {
+	if x != nil {
+		return x.LocalPortMin
+	}
+	return 0
+}
+
+func (x *HostFacts) GetLocalPortMax() uint32 {
+	if x != nil {
+		return x.LocalPortMax
+	}
+	return 0
+}
+
+func (x *HostFacts) GetReservedPorts() string {
+	if x != nil {
+		return x.ReservedPorts
+	}
+	return ""
+}
+
+func (x *HostFacts) GetFiles() []*HostFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *HostFacts) GetProgramsSeen() []string {
+	if x != nil {
+		return x.ProgramsSeen
+	}
+	return nil
+}
+
+func (x *HostFacts) GetUnreadable() []string {
+	if x != nil {
+		return x.Unreadable
+	}
+	return nil
+}
+
+// HostVolatile: what moves about the host.
+type HostVolatile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// net.netfilter.nf_conntrack_count.
+	ConntrackCount uint64 `protobuf:"varint,1,opt,name=conntrack_count,json=conntrackCount,proto3" json:"conntrack_count,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *HostVolatile) Reset() {
+	*x = HostVolatile{}
+	mi := &file_offramp_v1_facts_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostVolatile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostVolatile) ProtoMessage() {}
+
+func (x *HostVolatile) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_facts_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostVolatile.ProtoReflect.Descriptor instead.
+func (*HostVolatile) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *HostVolatile) GetConntrackCount() uint64 {
+	if x != nil {
+		return x.ConntrackCount
+	}
+	return 0
+}
+
+// KernelFeature is a module, or what it brings.
+type KernelFeature struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Module name with underscores: "nft_fib_ipv4", "xt_statistic".
+	Name  string       `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	State FeatureState `protobuf:"varint,2,opt,name=state,proto3,enum=offramp.v1.FeatureState" json:"state,omitempty"`
+	// Which modes need it.
+	NeededBy      []ProxyMode `protobuf:"varint,3,rep,packed,name=needed_by,json=neededBy,proto3,enum=offramp.v1.ProxyMode" json:"needed_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KernelFeature) Reset() {
+	*x = KernelFeature{}
+	mi := &file_offramp_v1_facts_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KernelFeature) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KernelFeature) ProtoMessage() {}
+
+func (x *KernelFeature) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_facts_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KernelFeature.ProtoReflect.Descriptor instead.
+func (*KernelFeature) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *KernelFeature) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *KernelFeature) GetState() FeatureState {
+	if x != nil {
+		return x.State
+	}
+	return FeatureState_FEATURE_STATE_UNSPECIFIED
+}
+
+func (x *KernelFeature) GetNeededBy() []ProxyMode {
+	if x != nil {
+		return x.NeededBy
+	}
+	return nil
+}
+
+// HostProgram is a program of the host.
+type HostProgram struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// As far as package or file tell it; empty when they do not.
+	Version       string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostProgram) Reset() {
+	*x = HostProgram{}
+	mi := &file_offramp_v1_facts_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostProgram) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostProgram) ProtoMessage() {}
+
+func (x *HostProgram) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_facts_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostProgram.ProtoReflect.Descriptor instead.
+func (*HostProgram) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *HostProgram) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *HostProgram) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// HostFile is a file of the host that names objects of kube-proxy's.
+type HostFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// What it is: "iptables rules", "ipset sets", "nftables ruleset", "modules-load", "sysctl", "cni configuration", "kubespray state".
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// What it names, at most 20: "KUBE-CLUSTER-IP", "ip_vs", "net.ipv4.vs.conntrack".
+	Names         []string `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`
+	Error         string   `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostFile) Reset() {
+	*x = HostFile{}
+	mi := &file_offramp_v1_facts_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostFile) ProtoMessage() {}
+
+func (x *HostFile) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_facts_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostFile.ProtoReflect.Descriptor instead.
+func (*HostFile) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *HostFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *HostFile) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *HostFile) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *HostFile) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 var File_offramp_v1_facts_proto protoreflect.FileDescriptor
 
 const file_offramp_v1_facts_proto_rawDesc = "" +
@@ -3038,7 +4452,7 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\aSection\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.offramp.v1.SectionKindR\x04kind\x121\n" +
 	"\x06stable\x18\x02 \x01(\v2\x19.offramp.v1.SectionStableR\x06stable\x127\n" +
-	"\bvolatile\x18\x03 \x01(\v2\x1b.offramp.v1.SectionVolatileR\bvolatile\"\x84\x05\n" +
+	"\bvolatile\x18\x03 \x01(\v2\x1b.offramp.v1.SectionVolatileR\bvolatile\"\xb1\x05\n" +
 	"\rSectionStable\x12.\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x18.offramp.v1.SectionStateR\x05state\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x121\n" +
@@ -3053,8 +4467,9 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\bnftables\x18\x10 \x01(\v2\x19.offramp.v1.NftablesFactsH\x00R\bnftables\x124\n" +
 	"\asysctls\x18\x11 \x01(\v2\x18.offramp.v1.SysctlsFactsH\x00R\asysctls\x12:\n" +
 	"\taddresses\x18\x12 \x01(\v2\x1a.offramp.v1.AddressesFactsH\x00R\taddresses\x124\n" +
-	"\ahistory\x18\x13 \x01(\v2\x18.offramp.v1.HistoryFactsH\x00R\ahistoryB\t\n" +
-	"\acontent\"\x87\x03\n" +
+	"\ahistory\x18\x13 \x01(\v2\x18.offramp.v1.HistoryFactsH\x00R\ahistory\x12+\n" +
+	"\x04host\x18\x14 \x01(\v2\x15.offramp.v1.HostFactsH\x00R\x04hostB\t\n" +
+	"\acontent\"\xb7\x03\n" +
 	"\x0fSectionVolatile\x123\n" +
 	"\aread_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x06readAt\x126\n" +
 	"\tread_took\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\breadTook\x12\x1a\n" +
@@ -3064,7 +4479,8 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\n" +
 	"kube_proxy\x18\v \x01(\v2\x1d.offramp.v1.KubeProxyVolatileH\x00R\tkubeProxy\x12.\n" +
 	"\x04ipvs\x18\f \x01(\v2\x18.offramp.v1.IpvsVolatileH\x00R\x04ipvs\x12:\n" +
-	"\bnftables\x18\x10 \x01(\v2\x1c.offramp.v1.NftablesVolatileH\x00R\bnftablesB\t\n" +
+	"\bnftables\x18\x10 \x01(\v2\x1c.offramp.v1.NftablesVolatileH\x00R\bnftables\x12.\n" +
+	"\x04host\x18\x14 \x01(\v2\x18.offramp.v1.HostVolatileH\x00R\x04hostB\t\n" +
 	"\acontent\"d\n" +
 	"\n" +
 	"ListDigest\x12(\n" +
@@ -3084,7 +4500,7 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\aboot_id\x18\n" +
 	" \x01(\tR\x06bootId\"I\n" +
 	"\x0eKernelVolatile\x127\n" +
-	"\tbooted_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bbootedAt\"\xf0\x04\n" +
+	"\tbooted_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bbootedAt\"\xa3\x06\n" +
 	"\x0eKubeProxyFacts\x12>\n" +
 	"\x0fconfigured_mode\x18\x01 \x01(\x0e2\x15.offramp.v1.ProxyModeR\x0econfiguredMode\x12L\n" +
 	"\x16configured_mode_origin\x18\x02 \x01(\x0e2\x16.offramp.v1.ModeOriginR\x14configuredModeOrigin\x124\n" +
@@ -3097,20 +4513,53 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\tendpoints\x18\t \x03(\v2\x1d.offramp.v1.KubeProxyEndpointR\tendpoints\x120\n" +
 	"\x14asserted_none_reason\x18\n" +
 	" \x01(\tR\x12assertedNoneReason\x125\n" +
-	"\bfamilies\x18\v \x03(\x0e2\x19.offramp.v1.AddressFamilyR\bfamilies\"L\n" +
+	"\bfamilies\x18\v \x03(\x0e2\x19.offramp.v1.AddressFamilyR\bfamilies\x129\n" +
+	"\bsettings\x18\f \x01(\v2\x1d.offramp.v1.KubeProxySettingsR\bsettings\x12/\n" +
+	"\x05files\x18\r \x03(\v2\x19.offramp.v1.KubeProxyFileR\x05files\x12!\n" +
+	"\fnone_missing\x18\x0e \x03(\tR\vnoneMissing\x12\"\n" +
+	"\freplacements\x18\x0f \x03(\tR\freplacements\"\xe7\x04\n" +
+	"\x11KubeProxySettings\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12,\n" +
+	"\x12ipvs_exclude_cidrs\x18\x02 \x03(\tR\x10ipvsExcludeCidrs\x12%\n" +
+	"\x0eipvs_scheduler\x18\x03 \x01(\tR\ripvsScheduler\x12&\n" +
+	"\x0fipvs_strict_arp\x18\x04 \x01(\bR\ripvsStrictArp\x12.\n" +
+	"\x13node_port_addresses\x18\x05 \x03(\tR\x11nodePortAddresses\x126\n" +
+	"\x17iptables_masquerade_all\x18\x06 \x01(\bR\x15iptablesMasqueradeAll\x126\n" +
+	"\x17iptables_masquerade_bit\x18\a \x01(\x05R\x15iptablesMasqueradeBit\x126\n" +
+	"\x17nftables_masquerade_all\x18\b \x01(\bR\x15nftablesMasqueradeAll\x126\n" +
+	"\x17nftables_masquerade_bit\x18\t \x01(\x05R\x15nftablesMasqueradeBit\x12#\n" +
+	"\rcluster_cidrs\x18\n" +
+	" \x03(\tR\fclusterCidrs\x12*\n" +
+	"\x11detect_local_mode\x18\v \x01(\tR\x0fdetectLocalMode\x12#\n" +
+	"\rfeature_gates\x18\f \x03(\tR\ffeatureGates\x127\n" +
+	"\x18conntrack_tcp_be_liberal\x18\r \x01(\bR\x15conntrackTcpBeLiberal\"\xb1\x01\n" +
+	"\rKubeProxyFile\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12)\n" +
+	"\x04mode\x18\x03 \x01(\x0e2\x15.offramp.v1.ProxyModeR\x04mode\x127\n" +
+	"\vmode_origin\x18\x04 \x01(\x0e2\x16.offramp.v1.ModeOriginR\n" +
+	"modeOrigin\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"f\n" +
 	"\x10KubeProxyProcess\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04args\x18\x03 \x03(\tR\x04args\"S\n" +
+	"\x04args\x18\x03 \x03(\tR\x04args\x12\x18\n" +
+	"\aprogram\x18\x04 \x01(\tR\aprogram\"S\n" +
 	"\x11KubeProxyEndpoint\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\rR\x06status\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"\xa1\x01\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"\xcc\x03\n" +
 	"\x11KubeProxyVolatile\x12,\n" +
 	"\x05syncs\x18\x01 \x03(\v2\x16.offramp.v1.FamilySyncR\x05syncs\x12#\n" +
 	"\rhealth_status\x18\x02 \x01(\rR\fhealthStatus\x129\n" +
 	"\n" +
-	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\"\xd1\x01\n" +
+	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12A\n" +
+	"\x1alocalhost_nodeport_packets\x18\x04 \x01(\x04H\x00R\x18localhostNodeportPackets\x88\x01\x01\x12;\n" +
+	"\x17invalid_dropped_packets\x18\x05 \x01(\x04H\x01R\x15invalidDroppedPackets\x88\x01\x01\x12G\n" +
+	"\x12mean_sync_duration\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x10meanSyncDuration\x12%\n" +
+	"\x0esyncs_measured\x18\a \x01(\x04R\rsyncsMeasuredB\x1d\n" +
+	"\x1b_localhost_nodeport_packetsB\x1a\n" +
+	"\x18_invalid_dropped_packets\"\xd1\x01\n" +
 	"\n" +
 	"FamilySync\x121\n" +
 	"\x06family\x18\x01 \x01(\x0e2\x19.offramp.v1.AddressFamilyR\x06family\x127\n" +
@@ -3121,7 +4570,7 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\n" +
 	"OwnerCount\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x04R\x05count\"\x8a\x03\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\"\xee\x03\n" +
 	"\tIpvsFacts\x12'\n" +
 	"\x0fvirtual_servers\x18\x01 \x01(\x04R\x0evirtualServers\x12!\n" +
 	"\freal_servers\x18\x02 \x01(\x04R\vrealServers\x127\n" +
@@ -3132,7 +4581,14 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\x06owners\x18\x05 \x03(\v2\x16.offramp.v1.OwnerCountR\x06owners\x123\n" +
 	"\asamples\x18\x06 \x03(\v2\x19.offramp.v1.VirtualServerR\asamples\x12*\n" +
 	"\x04list\x18\a \x01(\v2\x16.offramp.v1.ListDigestR\x04list\x12+\n" +
-	"\x11attribution_error\x18\b \x01(\tR\x10attributionError\"W\n" +
+	"\x11attribution_error\x18\b \x01(\tR\x10attributionError\x12#\n" +
+	"\rexclude_cidrs\x18\t \x03(\tR\fexcludeCidrs\x12\x1e\n" +
+	"\n" +
+	"persistent\x18\n" +
+	" \x01(\x04R\n" +
+	"persistent\x12\x1d\n" +
+	"\n" +
+	"probe_left\x18\v \x01(\bR\tprobeLeft\"W\n" +
 	"\x0eSchedulerCount\x12\x1c\n" +
 	"\tscheduler\x18\x01 \x01(\tR\tscheduler\x12'\n" +
 	"\x0fvirtual_servers\x18\x02 \x01(\x04R\x0evirtualServers\"\xe0\x01\n" +
@@ -3144,10 +4600,21 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\tscheduler\x18\x05 \x01(\tR\tscheduler\x12!\n" +
 	"\freal_servers\x18\x06 \x01(\rR\vrealServers\x12\x14\n" +
 	"\x05owner\x18\a \x01(\tR\x05owner\x12\x16\n" +
-	"\x06reason\x18\b \x01(\tR\x06reason\"p\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\"\x8a\x02\n" +
 	"\fIpvsVolatile\x12-\n" +
 	"\x12active_connections\x18\x01 \x01(\x04R\x11activeConnections\x121\n" +
-	"\x14inactive_connections\x18\x02 \x01(\x04R\x13inactiveConnections\"\xe6\x01\n" +
+	"\x14inactive_connections\x18\x02 \x01(\x04R\x13inactiveConnections\x127\n" +
+	"\x17established_connections\x18\x03 \x01(\x04R\x16establishedConnections\x12:\n" +
+	"\n" +
+	"node_ports\x18\x04 \x03(\v2\x1b.offramp.v1.NodePortTrafficR\tnodePorts\x12#\n" +
+	"\rtraffic_error\x18\x05 \x01(\tR\ftrafficError\"\xc2\x01\n" +
+	"\x0fNodePortTraffic\x12\x1a\n" +
+	"\bprotocol\x18\x01 \x01(\tR\bprotocol\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\x12 \n" +
+	"\vconnections\x18\x04 \x01(\x04R\vconnections\x12)\n" +
+	"\x10incoming_packets\x18\x05 \x01(\x04R\x0fincomingPackets\x12\x18\n" +
+	"\aclients\x18\x06 \x03(\tR\aclients\"\xba\x04\n" +
 	"\rIpvsLinkFacts\x12\x1b\n" +
 	"\tlink_type\x18\x01 \x01(\tR\blinkType\x12\x0e\n" +
 	"\x02up\x18\x02 \x01(\bR\x02up\x12\x14\n" +
@@ -3155,12 +4622,25 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\x0eipv4_addresses\x18\x04 \x01(\x04R\ripv4Addresses\x12%\n" +
 	"\x0eipv6_addresses\x18\x05 \x01(\x04R\ripv6Addresses\x12\x18\n" +
 	"\asamples\x18\x06 \x03(\tR\asamples\x12*\n" +
-	"\x04list\x18\a \x01(\v2\x16.offramp.v1.ListDigestR\x04list\"\x98\x01\n" +
+	"\x04list\x18\a \x01(\v2\x16.offramp.v1.ListDigestR\x04list\x12!\n" +
+	"\flocal_routes\x18\b \x01(\x04R\vlocalRoutes\x12,\n" +
+	"\x12self_source_routes\x18\t \x01(\x04R\x10selfSourceRoutes\x12\x18\n" +
+	"\asockets\x18\n" +
+	" \x01(\x04R\asockets\x12=\n" +
+	"\x0esocket_samples\x18\v \x03(\v2\x16.offramp.v1.HostSocketR\rsocketSamples\x12E\n" +
+	"\x12wildcard_listeners\x18\f \x03(\v2\x16.offramp.v1.HostSocketR\x11wildcardListeners\x122\n" +
+	"\x15claimed_by_neighbours\x18\r \x03(\tR\x13claimedByNeighbours\x12-\n" +
+	"\x12surroundings_error\x18\x0e \x01(\tR\x11surroundingsError\"V\n" +
+	"\n" +
+	"HostSocket\x12\x1a\n" +
+	"\bprotocol\x18\x01 \x01(\tR\bprotocol\x12\x14\n" +
+	"\x05local\x18\x02 \x01(\tR\x05local\x12\x16\n" +
+	"\x06remote\x18\x03 \x01(\tR\x06remote\"\x98\x01\n" +
 	"\vIpsetsFacts\x12\x12\n" +
 	"\x04sets\x18\x01 \x01(\x04R\x04sets\x12\x18\n" +
 	"\aentries\x18\x02 \x01(\x04R\aentries\x12.\n" +
 	"\x06owners\x18\x03 \x03(\v2\x16.offramp.v1.OwnerCountR\x06owners\x12+\n" +
-	"\asamples\x18\x04 \x03(\v2\x11.offramp.v1.IpsetR\asamples\"\xf1\x01\n" +
+	"\asamples\x18\x04 \x03(\v2\x11.offramp.v1.IpsetR\asamples\"\xa2\x02\n" +
 	"\x05Ipset\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x121\n" +
@@ -3171,13 +4651,27 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"references\x12\x18\n" +
 	"\aentries\x18\x06 \x01(\x04R\aentries\x12!\n" +
 	"\fmemory_bytes\x18\a \x01(\x04R\vmemoryBytes\x12\x14\n" +
-	"\x05owner\x18\b \x01(\tR\x05owner\"\xbc\x02\n" +
+	"\x05owner\x18\b \x01(\tR\x05owner\x12/\n" +
+	"\aholders\x18\t \x03(\v2\x15.offramp.v1.SetHolderR\aholders\"\x96\x01\n" +
+	"\tSetHolder\x121\n" +
+	"\asection\x18\x01 \x01(\x0e2\x17.offramp.v1.SectionKindR\asection\x12\x14\n" +
+	"\x05table\x18\x02 \x01(\tR\x05table\x12\x14\n" +
+	"\x05chain\x18\x03 \x01(\tR\x05chain\x12\x14\n" +
+	"\x05rules\x18\x04 \x01(\x04R\x05rules\x12\x14\n" +
+	"\x05owner\x18\x05 \x01(\tR\x05owner\"\x80\x05\n" +
 	"\rIptablesFacts\x121\n" +
 	"\x06tables\x18\x01 \x03(\v2\x19.offramp.v1.IptablesTableR\x06tables\x12.\n" +
 	"\x06owners\x18\x02 \x03(\v2\x16.offramp.v1.ChainCountR\x06owners\x12C\n" +
 	"\x12shared_chains_mode\x18\x03 \x01(\x0e2\x15.offramp.v1.ProxyModeR\x10sharedChainsMode\x12K\n" +
 	"\x12foreign_references\x18\x04 \x03(\v2\x1c.offramp.v1.ForeignReferenceR\x11foreignReferences\x126\n" +
-	"\x17foreign_reference_count\x18\x05 \x01(\x04R\x15foreignReferenceCount\"Q\n" +
+	"\x17foreign_reference_count\x18\x05 \x01(\x04R\x15foreignReferenceCount\x12L\n" +
+	"\x13foreign_set_matches\x18\x06 \x03(\v2\x1c.offramp.v1.ForeignReferenceR\x11foreignSetMatches\x125\n" +
+	"\x17foreign_set_match_count\x18\a \x01(\x04R\x14foreignSetMatchCount\x12A\n" +
+	"\rforeign_marks\x18\b \x03(\v2\x1c.offramp.v1.ForeignReferenceR\fforeignMarks\x12,\n" +
+	"\x12foreign_mark_count\x18\t \x01(\x04R\x10foreignMarkCount\x12'\n" +
+	"\x0fduplicate_jumps\x18\n" +
+	" \x01(\x04R\x0eduplicateJumps\x12#\n" +
+	"\rdrop_policies\x18\v \x03(\tR\fdropPolicies\"Q\n" +
 	"\rIptablesTable\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06chains\x18\x02 \x01(\x04R\x06chains\x12\x14\n" +
@@ -3189,23 +4683,45 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\x06chains\x18\x03 \x01(\x04R\x06chains\x12\x14\n" +
 	"\x05rules\x18\x04 \x01(\x04R\x05rules\x12\x14\n" +
 	"\x05jumps\x18\x05 \x01(\x04R\x05jumps\x12\x18\n" +
-	"\asamples\x18\x06 \x03(\tR\asamples\"b\n" +
+	"\asamples\x18\x06 \x03(\tR\asamples\"t\n" +
 	"\x10ForeignReference\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x1d\n" +
 	"\n" +
 	"from_chain\x18\x02 \x01(\tR\tfromChain\x12\x19\n" +
-	"\bto_chain\x18\x03 \x01(\tR\atoChain\"\x87\x01\n" +
+	"\bto_chain\x18\x03 \x01(\tR\atoChain\x12\x10\n" +
+	"\x03set\x18\x04 \x01(\tR\x03set\"\xd4\x01\n" +
 	"\rNftablesFacts\x12\x16\n" +
 	"\x06tables\x18\x01 \x01(\x04R\x06tables\x12.\n" +
 	"\x06owners\x18\x02 \x03(\v2\x16.offramp.v1.OwnerCountR\x06owners\x12.\n" +
-	"\asamples\x18\x03 \x03(\v2\x14.offramp.v1.NftTableR\asamples\"\x8e\x01\n" +
+	"\asamples\x18\x03 \x03(\v2\x14.offramp.v1.NftTableR\asamples\x12*\n" +
+	"\x04list\x18\x04 \x01(\v2\x16.offramp.v1.ListDigestR\x04list\x12\x1f\n" +
+	"\vdrop_chains\x18\x05 \x03(\tR\n" +
+	"dropChains\"\xcf\x02\n" +
 	"\bNftTable\x12\x16\n" +
 	"\x06family\x18\x01 \x01(\tR\x06family\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
 	"\x06chains\x18\x03 \x01(\x04R\x06chains\x12\x12\n" +
 	"\x04sets\x18\x04 \x01(\x04R\x04sets\x12\x14\n" +
 	"\x05rules\x18\x05 \x01(\x04R\x05rules\x12\x14\n" +
-	"\x05owner\x18\x06 \x01(\tR\x05owner\"2\n" +
+	"\x05owner\x18\x06 \x01(\tR\x05owner\x12(\n" +
+	"\x10owned_by_process\x18\a \x01(\bR\x0eownedByProcess\x129\n" +
+	"\vbase_chains\x18\b \x03(\v2\x18.offramp.v1.NftBaseChainR\n" +
+	"baseChains\x123\n" +
+	"\vset_samples\x18\t \x03(\v2\x12.offramp.v1.NftSetR\n" +
+	"setSamples\x12%\n" +
+	"\x0enewer_features\x18\n" +
+	" \x03(\tR\rnewerFeatures\"~\n" +
+	"\fNftBaseChain\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04hook\x18\x02 \x01(\tR\x04hook\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\x05R\bpriority\x12\x16\n" +
+	"\x06policy\x18\x04 \x01(\tR\x06policy\x12\x12\n" +
+	"\x04type\x18\x05 \x01(\tR\x04type\"\\\n" +
+	"\x06NftSet\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03map\x18\x02 \x01(\bR\x03map\x12\x1f\n" +
+	"\belements\x18\x03 \x01(\x04H\x00R\belements\x88\x01\x01B\v\n" +
+	"\t_elements\"2\n" +
 	"\x10NftablesVolatile\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\rR\n" +
@@ -3220,20 +4736,51 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\x0fipvs_mode_value\x18\x05 \x01(\tR\ripvsModeValue\"Y\n" +
 	"\x0eAddressesFacts\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x04R\x05count\x121\n" +
-	"\asamples\x18\x02 \x03(\v2\x17.offramp.v1.NodeAddressR\asamples\"j\n" +
+	"\asamples\x18\x02 \x03(\v2\x17.offramp.v1.NodeAddressR\asamples\"\x84\x01\n" +
 	"\vNodeAddress\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12#\n" +
-	"\rprefix_length\x18\x03 \x01(\rR\fprefixLength\"\x95\x01\n" +
+	"\rprefix_length\x18\x03 \x01(\rR\fprefixLength\x12\x18\n" +
+	"\aprimary\x18\x04 \x01(\bR\aprimary\"\xe0\x01\n" +
 	"\fHistoryFacts\x12\x18\n" +
 	"\adurable\x18\x01 \x01(\bR\adurable\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x129\n" +
-	"\fmode_changes\x18\x03 \x03(\v2\x16.offramp.v1.ModeChangeR\vmodeChanges\"\x8a\x01\n" +
+	"\fmode_changes\x18\x03 \x03(\v2\x16.offramp.v1.ModeChangeR\vmodeChanges\x12I\n" +
+	"\x13no_kube_proxy_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x10noKubeProxySince\"\x8a\x01\n" +
 	"\n" +
 	"ModeChange\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12)\n" +
 	"\x04from\x18\x02 \x01(\x0e2\x15.offramp.v1.ProxyModeR\x04from\x12%\n" +
-	"\x02to\x18\x03 \x01(\x0e2\x15.offramp.v1.ProxyModeR\x02to*\xae\x03\n" +
+	"\x02to\x18\x03 \x01(\x0e2\x15.offramp.v1.ProxyModeR\x02to\"\xe2\x03\n" +
+	"\tHostFacts\x125\n" +
+	"\bfeatures\x18\x01 \x03(\v2\x19.offramp.v1.KernelFeatureR\bfeatures\x123\n" +
+	"\bprograms\x18\x02 \x03(\v2\x17.offramp.v1.HostProgramR\bprograms\x12E\n" +
+	"\x12accounting_objects\x18\x03 \x03(\v2\x16.offramp.v1.OwnerCountR\x11accountingObjects\x12#\n" +
+	"\rconntrack_max\x18\x04 \x01(\x04R\fconntrackMax\x12\x19\n" +
+	"\bipv6_off\x18\x05 \x01(\bR\aipv6Off\x12$\n" +
+	"\x0elocal_port_min\x18\x06 \x01(\rR\flocalPortMin\x12$\n" +
+	"\x0elocal_port_max\x18\a \x01(\rR\flocalPortMax\x12%\n" +
+	"\x0ereserved_ports\x18\b \x01(\tR\rreservedPorts\x12*\n" +
+	"\x05files\x18\t \x03(\v2\x14.offramp.v1.HostFileR\x05files\x12#\n" +
+	"\rprograms_seen\x18\n" +
+	" \x03(\tR\fprogramsSeen\x12\x1e\n" +
+	"\n" +
+	"unreadable\x18\v \x03(\tR\n" +
+	"unreadable\"7\n" +
+	"\fHostVolatile\x12'\n" +
+	"\x0fconntrack_count\x18\x01 \x01(\x04R\x0econntrackCount\"\x87\x01\n" +
+	"\rKernelFeature\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x18.offramp.v1.FeatureStateR\x05state\x122\n" +
+	"\tneeded_by\x18\x03 \x03(\x0e2\x15.offramp.v1.ProxyModeR\bneededBy\";\n" +
+	"\vHostProgram\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\"^\n" +
+	"\bHostFile\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05names\x18\x03 \x03(\tR\x05names\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error*\xc5\x03\n" +
 	"\vSectionKind\x12\x1c\n" +
 	"\x18SECTION_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SECTION_KIND_KERNEL\x10\x01\x12\x1b\n" +
@@ -3249,7 +4796,8 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\x12\x18\n" +
 	"\x14SECTION_KIND_SYSCTLS\x10\v\x12\x1a\n" +
 	"\x16SECTION_KIND_ADDRESSES\x10\f\x12\x18\n" +
-	"\x14SECTION_KIND_HISTORY\x10\r*\xb9\x01\n" +
+	"\x14SECTION_KIND_HISTORY\x10\r\x12\x15\n" +
+	"\x11SECTION_KIND_HOST\x10\x0e*\xb9\x01\n" +
 	"\fSectionState\x12\x1d\n" +
 	"\x19SECTION_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14SECTION_STATE_ABSENT\x10\x01\x12\x17\n" +
@@ -3273,11 +4821,19 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\x17MODE_ORIGIN_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13MODE_ORIGIN_UNKNOWN\x10\x01\x12\x18\n" +
 	"\x14MODE_ORIGIN_EXPLICIT\x10\x02\x12\x19\n" +
-	"\x15MODE_ORIGIN_DEFAULTED\x10\x03*l\n" +
+	"\x15MODE_ORIGIN_DEFAULTED\x10\x03*\x8d\x01\n" +
 	"\bListName\x12\x19\n" +
 	"\x15LIST_NAME_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eLIST_NAME_IPVS_VIRTUAL_SERVERS\x10\x01\x12!\n" +
-	"\x1dLIST_NAME_IPVS_LINK_ADDRESSES\x10\x02B0Z.offramp.dev/offramp/proto/offramp/v1;offrampv1b\x06proto3"
+	"\x1dLIST_NAME_IPVS_LINK_ADDRESSES\x10\x02\x12\x1f\n" +
+	"\x1bLIST_NAME_NFTABLES_SERVICES\x10\x03*\xb5\x01\n" +
+	"\fFeatureState\x12\x1d\n" +
+	"\x19FEATURE_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15FEATURE_STATE_UNKNOWN\x10\x01\x12\x18\n" +
+	"\x14FEATURE_STATE_LOADED\x10\x02\x12\x1a\n" +
+	"\x16FEATURE_STATE_BUILT_IN\x10\x03\x12\x1a\n" +
+	"\x16FEATURE_STATE_LOADABLE\x10\x04\x12\x19\n" +
+	"\x15FEATURE_STATE_MISSING\x10\x05B0Z.offramp.dev/offramp/proto/offramp/v1;offrampv1b\x06proto3"
 
 var (
 	file_offramp_v1_facts_proto_rawDescOnce sync.Once
@@ -3291,8 +4847,8 @@ func file_offramp_v1_facts_proto_rawDescGZIP() []byte {
 	return file_offramp_v1_facts_proto_rawDescData
 }
 
-var file_offramp_v1_facts_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_offramp_v1_facts_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_offramp_v1_facts_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_offramp_v1_facts_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_offramp_v1_facts_proto_goTypes = []any{
 	(SectionKind)(0),              // 0: offramp.v1.SectionKind
 	(SectionState)(0),             // 1: offramp.v1.SectionState
@@ -3300,104 +4856,141 @@ var file_offramp_v1_facts_proto_goTypes = []any{
 	(ProxyMode)(0),                // 3: offramp.v1.ProxyMode
 	(ModeOrigin)(0),               // 4: offramp.v1.ModeOrigin
 	(ListName)(0),                 // 5: offramp.v1.ListName
-	(*NodeFacts)(nil),             // 6: offramp.v1.NodeFacts
-	(*Section)(nil),               // 7: offramp.v1.Section
-	(*SectionStable)(nil),         // 8: offramp.v1.SectionStable
-	(*SectionVolatile)(nil),       // 9: offramp.v1.SectionVolatile
-	(*ListDigest)(nil),            // 10: offramp.v1.ListDigest
-	(*KernelFacts)(nil),           // 11: offramp.v1.KernelFacts
-	(*KernelVolatile)(nil),        // 12: offramp.v1.KernelVolatile
-	(*KubeProxyFacts)(nil),        // 13: offramp.v1.KubeProxyFacts
-	(*KubeProxyProcess)(nil),      // 14: offramp.v1.KubeProxyProcess
-	(*KubeProxyEndpoint)(nil),     // 15: offramp.v1.KubeProxyEndpoint
-	(*KubeProxyVolatile)(nil),     // 16: offramp.v1.KubeProxyVolatile
-	(*FamilySync)(nil),            // 17: offramp.v1.FamilySync
-	(*OwnerCount)(nil),            // 18: offramp.v1.OwnerCount
-	(*IpvsFacts)(nil),             // 19: offramp.v1.IpvsFacts
-	(*SchedulerCount)(nil),        // 20: offramp.v1.SchedulerCount
-	(*VirtualServer)(nil),         // 21: offramp.v1.VirtualServer
-	(*IpvsVolatile)(nil),          // 22: offramp.v1.IpvsVolatile
-	(*IpvsLinkFacts)(nil),         // 23: offramp.v1.IpvsLinkFacts
-	(*IpsetsFacts)(nil),           // 24: offramp.v1.IpsetsFacts
-	(*Ipset)(nil),                 // 25: offramp.v1.Ipset
-	(*IptablesFacts)(nil),         // 26: offramp.v1.IptablesFacts
-	(*IptablesTable)(nil),         // 27: offramp.v1.IptablesTable
-	(*ChainCount)(nil),            // 28: offramp.v1.ChainCount
-	(*ForeignReference)(nil),      // 29: offramp.v1.ForeignReference
-	(*NftablesFacts)(nil),         // 30: offramp.v1.NftablesFacts
-	(*NftTable)(nil),              // 31: offramp.v1.NftTable
-	(*NftablesVolatile)(nil),      // 32: offramp.v1.NftablesVolatile
-	(*SysctlsFacts)(nil),          // 33: offramp.v1.SysctlsFacts
-	(*Sysctl)(nil),                // 34: offramp.v1.Sysctl
-	(*AddressesFacts)(nil),        // 35: offramp.v1.AddressesFacts
-	(*NodeAddress)(nil),           // 36: offramp.v1.NodeAddress
-	(*HistoryFacts)(nil),          // 37: offramp.v1.HistoryFacts
-	(*ModeChange)(nil),            // 38: offramp.v1.ModeChange
-	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
+	(FeatureState)(0),             // 6: offramp.v1.FeatureState
+	(*NodeFacts)(nil),             // 7: offramp.v1.NodeFacts
+	(*Section)(nil),               // 8: offramp.v1.Section
+	(*SectionStable)(nil),         // 9: offramp.v1.SectionStable
+	(*SectionVolatile)(nil),       // 10: offramp.v1.SectionVolatile
+	(*ListDigest)(nil),            // 11: offramp.v1.ListDigest
+	(*KernelFacts)(nil),           // 12: offramp.v1.KernelFacts
+	(*KernelVolatile)(nil),        // 13: offramp.v1.KernelVolatile
+	(*KubeProxyFacts)(nil),        // 14: offramp.v1.KubeProxyFacts
+	(*KubeProxySettings)(nil),     // 15: offramp.v1.KubeProxySettings
+	(*KubeProxyFile)(nil),         // 16: offramp.v1.KubeProxyFile
+	(*KubeProxyProcess)(nil),      // 17: offramp.v1.KubeProxyProcess
+	(*KubeProxyEndpoint)(nil),     // 18: offramp.v1.KubeProxyEndpoint
+	(*KubeProxyVolatile)(nil),     // 19: offramp.v1.KubeProxyVolatile
+	(*FamilySync)(nil),            // 20: offramp.v1.FamilySync
+	(*OwnerCount)(nil),            // 21: offramp.v1.OwnerCount
+	(*IpvsFacts)(nil),             // 22: offramp.v1.IpvsFacts
+	(*SchedulerCount)(nil),        // 23: offramp.v1.SchedulerCount
+	(*VirtualServer)(nil),         // 24: offramp.v1.VirtualServer
+	(*IpvsVolatile)(nil),          // 25: offramp.v1.IpvsVolatile
+	(*NodePortTraffic)(nil),       // 26: offramp.v1.NodePortTraffic
+	(*IpvsLinkFacts)(nil),         // 27: offramp.v1.IpvsLinkFacts
+	(*HostSocket)(nil),            // 28: offramp.v1.HostSocket
+	(*IpsetsFacts)(nil),           // 29: offramp.v1.IpsetsFacts
+	(*Ipset)(nil),                 // 30: offramp.v1.Ipset
+	(*SetHolder)(nil),             // 31: offramp.v1.SetHolder
+	(*IptablesFacts)(nil),         // 32: offramp.v1.IptablesFacts
+	(*IptablesTable)(nil),         // 33: offramp.v1.IptablesTable
+	(*ChainCount)(nil),            // 34: offramp.v1.ChainCount
+	(*ForeignReference)(nil),      // 35: offramp.v1.ForeignReference
+	(*NftablesFacts)(nil),         // 36: offramp.v1.NftablesFacts
+	(*NftTable)(nil),              // 37: offramp.v1.NftTable
+	(*NftBaseChain)(nil),          // 38: offramp.v1.NftBaseChain
+	(*NftSet)(nil),                // 39: offramp.v1.NftSet
+	(*NftablesVolatile)(nil),      // 40: offramp.v1.NftablesVolatile
+	(*SysctlsFacts)(nil),          // 41: offramp.v1.SysctlsFacts
+	(*Sysctl)(nil),                // 42: offramp.v1.Sysctl
+	(*AddressesFacts)(nil),        // 43: offramp.v1.AddressesFacts
+	(*NodeAddress)(nil),           // 44: offramp.v1.NodeAddress
+	(*HistoryFacts)(nil),          // 45: offramp.v1.HistoryFacts
+	(*ModeChange)(nil),            // 46: offramp.v1.ModeChange
+	(*HostFacts)(nil),             // 47: offramp.v1.HostFacts
+	(*HostVolatile)(nil),          // 48: offramp.v1.HostVolatile
+	(*KernelFeature)(nil),         // 49: offramp.v1.KernelFeature
+	(*HostProgram)(nil),           // 50: offramp.v1.HostProgram
+	(*HostFile)(nil),              // 51: offramp.v1.HostFile
+	(*timestamppb.Timestamp)(nil), // 52: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
 }
 var file_offramp_v1_facts_proto_depIdxs = []int32{
-	7,  // 0: offramp.v1.NodeFacts.sections:type_name -> offramp.v1.Section
+	8,  // 0: offramp.v1.NodeFacts.sections:type_name -> offramp.v1.Section
 	0,  // 1: offramp.v1.Section.kind:type_name -> offramp.v1.SectionKind
-	8,  // 2: offramp.v1.Section.stable:type_name -> offramp.v1.SectionStable
-	9,  // 3: offramp.v1.Section.volatile:type_name -> offramp.v1.SectionVolatile
+	9,  // 2: offramp.v1.Section.stable:type_name -> offramp.v1.SectionStable
+	10, // 3: offramp.v1.Section.volatile:type_name -> offramp.v1.SectionVolatile
 	1,  // 4: offramp.v1.SectionStable.state:type_name -> offramp.v1.SectionState
-	11, // 5: offramp.v1.SectionStable.kernel:type_name -> offramp.v1.KernelFacts
-	13, // 6: offramp.v1.SectionStable.kube_proxy:type_name -> offramp.v1.KubeProxyFacts
-	19, // 7: offramp.v1.SectionStable.ipvs:type_name -> offramp.v1.IpvsFacts
-	23, // 8: offramp.v1.SectionStable.ipvs_link:type_name -> offramp.v1.IpvsLinkFacts
-	24, // 9: offramp.v1.SectionStable.ipsets:type_name -> offramp.v1.IpsetsFacts
-	26, // 10: offramp.v1.SectionStable.iptables:type_name -> offramp.v1.IptablesFacts
-	30, // 11: offramp.v1.SectionStable.nftables:type_name -> offramp.v1.NftablesFacts
-	33, // 12: offramp.v1.SectionStable.sysctls:type_name -> offramp.v1.SysctlsFacts
-	35, // 13: offramp.v1.SectionStable.addresses:type_name -> offramp.v1.AddressesFacts
-	37, // 14: offramp.v1.SectionStable.history:type_name -> offramp.v1.HistoryFacts
-	39, // 15: offramp.v1.SectionVolatile.read_at:type_name -> google.protobuf.Timestamp
-	40, // 16: offramp.v1.SectionVolatile.read_took:type_name -> google.protobuf.Duration
-	12, // 17: offramp.v1.SectionVolatile.kernel:type_name -> offramp.v1.KernelVolatile
-	16, // 18: offramp.v1.SectionVolatile.kube_proxy:type_name -> offramp.v1.KubeProxyVolatile
-	22, // 19: offramp.v1.SectionVolatile.ipvs:type_name -> offramp.v1.IpvsVolatile
-	32, // 20: offramp.v1.SectionVolatile.nftables:type_name -> offramp.v1.NftablesVolatile
-	5,  // 21: offramp.v1.ListDigest.name:type_name -> offramp.v1.ListName
-	39, // 22: offramp.v1.KernelVolatile.booted_at:type_name -> google.protobuf.Timestamp
-	3,  // 23: offramp.v1.KubeProxyFacts.configured_mode:type_name -> offramp.v1.ProxyMode
-	4,  // 24: offramp.v1.KubeProxyFacts.configured_mode_origin:type_name -> offramp.v1.ModeOrigin
-	3,  // 25: offramp.v1.KubeProxyFacts.running_mode:type_name -> offramp.v1.ProxyMode
-	14, // 26: offramp.v1.KubeProxyFacts.processes:type_name -> offramp.v1.KubeProxyProcess
-	15, // 27: offramp.v1.KubeProxyFacts.endpoints:type_name -> offramp.v1.KubeProxyEndpoint
-	2,  // 28: offramp.v1.KubeProxyFacts.families:type_name -> offramp.v1.AddressFamily
-	17, // 29: offramp.v1.KubeProxyVolatile.syncs:type_name -> offramp.v1.FamilySync
-	39, // 30: offramp.v1.KubeProxyVolatile.started_at:type_name -> google.protobuf.Timestamp
-	2,  // 31: offramp.v1.FamilySync.family:type_name -> offramp.v1.AddressFamily
-	39, // 32: offramp.v1.FamilySync.last_sync:type_name -> google.protobuf.Timestamp
-	39, // 33: offramp.v1.FamilySync.last_queued:type_name -> google.protobuf.Timestamp
-	20, // 34: offramp.v1.IpvsFacts.schedulers:type_name -> offramp.v1.SchedulerCount
-	18, // 35: offramp.v1.IpvsFacts.owners:type_name -> offramp.v1.OwnerCount
-	21, // 36: offramp.v1.IpvsFacts.samples:type_name -> offramp.v1.VirtualServer
-	10, // 37: offramp.v1.IpvsFacts.list:type_name -> offramp.v1.ListDigest
-	10, // 38: offramp.v1.IpvsLinkFacts.list:type_name -> offramp.v1.ListDigest
-	18, // 39: offramp.v1.IpsetsFacts.owners:type_name -> offramp.v1.OwnerCount
-	25, // 40: offramp.v1.IpsetsFacts.samples:type_name -> offramp.v1.Ipset
-	2,  // 41: offramp.v1.Ipset.family:type_name -> offramp.v1.AddressFamily
-	27, // 42: offramp.v1.IptablesFacts.tables:type_name -> offramp.v1.IptablesTable
-	28, // 43: offramp.v1.IptablesFacts.owners:type_name -> offramp.v1.ChainCount
-	3,  // 44: offramp.v1.IptablesFacts.shared_chains_mode:type_name -> offramp.v1.ProxyMode
-	29, // 45: offramp.v1.IptablesFacts.foreign_references:type_name -> offramp.v1.ForeignReference
-	18, // 46: offramp.v1.NftablesFacts.owners:type_name -> offramp.v1.OwnerCount
-	31, // 47: offramp.v1.NftablesFacts.samples:type_name -> offramp.v1.NftTable
-	34, // 48: offramp.v1.SysctlsFacts.values:type_name -> offramp.v1.Sysctl
-	1,  // 49: offramp.v1.Sysctl.state:type_name -> offramp.v1.SectionState
-	36, // 50: offramp.v1.AddressesFacts.samples:type_name -> offramp.v1.NodeAddress
-	39, // 51: offramp.v1.HistoryFacts.since:type_name -> google.protobuf.Timestamp
-	38, // 52: offramp.v1.HistoryFacts.mode_changes:type_name -> offramp.v1.ModeChange
-	39, // 53: offramp.v1.ModeChange.at:type_name -> google.protobuf.Timestamp
-	3,  // 54: offramp.v1.ModeChange.from:type_name -> offramp.v1.ProxyMode
-	3,  // 55: offramp.v1.ModeChange.to:type_name -> offramp.v1.ProxyMode
-	56, // [56:56] is the sub-list for method output_type
-	56, // [56:56] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	12, // 5: offramp.v1.SectionStable.kernel:type_name -> offramp.v1.KernelFacts
+	14, // 6: offramp.v1.SectionStable.kube_proxy:type_name -> offramp.v1.KubeProxyFacts
+	22, // 7: offramp.v1.SectionStable.ipvs:type_name -> offramp.v1.IpvsFacts
+	27, // 8: offramp.v1.SectionStable.ipvs_link:type_name -> offramp.v1.IpvsLinkFacts
+	29, // 9: offramp.v1.SectionStable.ipsets:type_name -> offramp.v1.IpsetsFacts
+	32, // 10: offramp.v1.SectionStable.iptables:type_name -> offramp.v1.IptablesFacts
+	36, // 11: offramp.v1.SectionStable.nftables:type_name -> offramp.v1.NftablesFacts
+	41, // 12: offramp.v1.SectionStable.sysctls:type_name -> offramp.v1.SysctlsFacts
+	43, // 13: offramp.v1.SectionStable.addresses:type_name -> offramp.v1.AddressesFacts
+	45, // 14: offramp.v1.SectionStable.history:type_name -> offramp.v1.HistoryFacts
+	47, // 15: offramp.v1.SectionStable.host:type_name -> offramp.v1.HostFacts
+	52, // 16: offramp.v1.SectionVolatile.read_at:type_name -> google.protobuf.Timestamp
+	53, // 17: offramp.v1.SectionVolatile.read_took:type_name -> google.protobuf.Duration
+	13, // 18: offramp.v1.SectionVolatile.kernel:type_name -> offramp.v1.KernelVolatile
+	19, // 19: offramp.v1.SectionVolatile.kube_proxy:type_name -> offramp.v1.KubeProxyVolatile
+	25, // 20: offramp.v1.SectionVolatile.ipvs:type_name -> offramp.v1.IpvsVolatile
+	40, // 21: offramp.v1.SectionVolatile.nftables:type_name -> offramp.v1.NftablesVolatile
+	48, // 22: offramp.v1.SectionVolatile.host:type_name -> offramp.v1.HostVolatile
+	5,  // 23: offramp.v1.ListDigest.name:type_name -> offramp.v1.ListName
+	52, // 24: offramp.v1.KernelVolatile.booted_at:type_name -> google.protobuf.Timestamp
+	3,  // 25: offramp.v1.KubeProxyFacts.configured_mode:type_name -> offramp.v1.ProxyMode
+	4,  // 26: offramp.v1.KubeProxyFacts.configured_mode_origin:type_name -> offramp.v1.ModeOrigin
+	3,  // 27: offramp.v1.KubeProxyFacts.running_mode:type_name -> offramp.v1.ProxyMode
+	17, // 28: offramp.v1.KubeProxyFacts.processes:type_name -> offramp.v1.KubeProxyProcess
+	18, // 29: offramp.v1.KubeProxyFacts.endpoints:type_name -> offramp.v1.KubeProxyEndpoint
+	2,  // 30: offramp.v1.KubeProxyFacts.families:type_name -> offramp.v1.AddressFamily
+	15, // 31: offramp.v1.KubeProxyFacts.settings:type_name -> offramp.v1.KubeProxySettings
+	16, // 32: offramp.v1.KubeProxyFacts.files:type_name -> offramp.v1.KubeProxyFile
+	3,  // 33: offramp.v1.KubeProxyFile.mode:type_name -> offramp.v1.ProxyMode
+	4,  // 34: offramp.v1.KubeProxyFile.mode_origin:type_name -> offramp.v1.ModeOrigin
+	20, // 35: offramp.v1.KubeProxyVolatile.syncs:type_name -> offramp.v1.FamilySync
+	52, // 36: offramp.v1.KubeProxyVolatile.started_at:type_name -> google.protobuf.Timestamp
+	53, // 37: offramp.v1.KubeProxyVolatile.mean_sync_duration:type_name -> google.protobuf.Duration
+	2,  // 38: offramp.v1.FamilySync.family:type_name -> offramp.v1.AddressFamily
+	52, // 39: offramp.v1.FamilySync.last_sync:type_name -> google.protobuf.Timestamp
+	52, // 40: offramp.v1.FamilySync.last_queued:type_name -> google.protobuf.Timestamp
+	23, // 41: offramp.v1.IpvsFacts.schedulers:type_name -> offramp.v1.SchedulerCount
+	21, // 42: offramp.v1.IpvsFacts.owners:type_name -> offramp.v1.OwnerCount
+	24, // 43: offramp.v1.IpvsFacts.samples:type_name -> offramp.v1.VirtualServer
+	11, // 44: offramp.v1.IpvsFacts.list:type_name -> offramp.v1.ListDigest
+	26, // 45: offramp.v1.IpvsVolatile.node_ports:type_name -> offramp.v1.NodePortTraffic
+	11, // 46: offramp.v1.IpvsLinkFacts.list:type_name -> offramp.v1.ListDigest
+	28, // 47: offramp.v1.IpvsLinkFacts.socket_samples:type_name -> offramp.v1.HostSocket
+	28, // 48: offramp.v1.IpvsLinkFacts.wildcard_listeners:type_name -> offramp.v1.HostSocket
+	21, // 49: offramp.v1.IpsetsFacts.owners:type_name -> offramp.v1.OwnerCount
+	30, // 50: offramp.v1.IpsetsFacts.samples:type_name -> offramp.v1.Ipset
+	2,  // 51: offramp.v1.Ipset.family:type_name -> offramp.v1.AddressFamily
+	31, // 52: offramp.v1.Ipset.holders:type_name -> offramp.v1.SetHolder
+	0,  // 53: offramp.v1.SetHolder.section:type_name -> offramp.v1.SectionKind
+	33, // 54: offramp.v1.IptablesFacts.tables:type_name -> offramp.v1.IptablesTable
+	34, // 55: offramp.v1.IptablesFacts.owners:type_name -> offramp.v1.ChainCount
+	3,  // 56: offramp.v1.IptablesFacts.shared_chains_mode:type_name -> offramp.v1.ProxyMode
+	35, // 57: offramp.v1.IptablesFacts.foreign_references:type_name -> offramp.v1.ForeignReference
+	35, // 58: offramp.v1.IptablesFacts.foreign_set_matches:type_name -> offramp.v1.ForeignReference
+	35, // 59: offramp.v1.IptablesFacts.foreign_marks:type_name -> offramp.v1.ForeignReference
+	21, // 60: offramp.v1.NftablesFacts.owners:type_name -> offramp.v1.OwnerCount
+	37, // 61: offramp.v1.NftablesFacts.samples:type_name -> offramp.v1.NftTable
+	11, // 62: offramp.v1.NftablesFacts.list:type_name -> offramp.v1.ListDigest
+	38, // 63: offramp.v1.NftTable.base_chains:type_name -> offramp.v1.NftBaseChain
+	39, // 64: offramp.v1.NftTable.set_samples:type_name -> offramp.v1.NftSet
+	42, // 65: offramp.v1.SysctlsFacts.values:type_name -> offramp.v1.Sysctl
+	1,  // 66: offramp.v1.Sysctl.state:type_name -> offramp.v1.SectionState
+	44, // 67: offramp.v1.AddressesFacts.samples:type_name -> offramp.v1.NodeAddress
+	52, // 68: offramp.v1.HistoryFacts.since:type_name -> google.protobuf.Timestamp
+	46, // 69: offramp.v1.HistoryFacts.mode_changes:type_name -> offramp.v1.ModeChange
+	52, // 70: offramp.v1.HistoryFacts.no_kube_proxy_since:type_name -> google.protobuf.Timestamp
+	52, // 71: offramp.v1.ModeChange.at:type_name -> google.protobuf.Timestamp
+	3,  // 72: offramp.v1.ModeChange.from:type_name -> offramp.v1.ProxyMode
+	3,  // 73: offramp.v1.ModeChange.to:type_name -> offramp.v1.ProxyMode
+	49, // 74: offramp.v1.HostFacts.features:type_name -> offramp.v1.KernelFeature
+	50, // 75: offramp.v1.HostFacts.programs:type_name -> offramp.v1.HostProgram
+	21, // 76: offramp.v1.HostFacts.accounting_objects:type_name -> offramp.v1.OwnerCount
+	51, // 77: offramp.v1.HostFacts.files:type_name -> offramp.v1.HostFile
+	6,  // 78: offramp.v1.KernelFeature.state:type_name -> offramp.v1.FeatureState
+	3,  // 79: offramp.v1.KernelFeature.needed_by:type_name -> offramp.v1.ProxyMode
+	80, // [80:80] is the sub-list for method output_type
+	80, // [80:80] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_offramp_v1_facts_proto_init() }
@@ -3416,20 +5009,24 @@ func file_offramp_v1_facts_proto_init() {
 		(*SectionStable_Sysctls)(nil),
 		(*SectionStable_Addresses)(nil),
 		(*SectionStable_History)(nil),
+		(*SectionStable_Host)(nil),
 	}
 	file_offramp_v1_facts_proto_msgTypes[3].OneofWrappers = []any{
 		(*SectionVolatile_Kernel)(nil),
 		(*SectionVolatile_KubeProxy)(nil),
 		(*SectionVolatile_Ipvs)(nil),
 		(*SectionVolatile_Nftables)(nil),
+		(*SectionVolatile_Host)(nil),
 	}
+	file_offramp_v1_facts_proto_msgTypes[12].OneofWrappers = []any{}
+	file_offramp_v1_facts_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offramp_v1_facts_proto_rawDesc), len(file_offramp_v1_facts_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   33,
+			NumEnums:      7,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
