@@ -12,7 +12,7 @@ import (
 
 // kinds and targets size the arrays that are indexed by SectionKind and Target.
 const (
-	kinds   = offrampv1.SectionKind_SECTION_KIND_HISTORY + 1
+	kinds   = offrampv1.SectionKind_SECTION_KIND_HOST + 1
 	targets = offrampv1.Target_TARGET_IPVS + 1
 )
 

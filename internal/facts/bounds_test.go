@@ -21,7 +21,11 @@ func TestBounds(t *testing.T) {
 		setsKind = v1.SectionKind_SECTION_KIND_IPSETS
 		tables   = v1.SectionKind_SECTION_KIND_IPTABLES_NFT_IPV6
 		nft      = v1.SectionKind_SECTION_KIND_NFTABLES
+		host     = v1.SectionKind_SECTION_KIND_HOST
 	)
+	hostFacts := func(content *v1.HostFacts) *v1.SectionStable {
+		return &v1.SectionStable{State: present, Content: &v1.SectionStable_Host{Host: content}}
+	}
 	link := func(content *v1.IpvsLinkFacts) *v1.SectionStable {
 		return &v1.SectionStable{State: present, Content: &v1.SectionStable_IpvsLink{IpvsLink: content}}
 	}
@@ -117,6 +121,34 @@ func TestBounds(t *testing.T) {
 		}},
 		{"mode changes", v1.SectionKind_SECTION_KIND_HISTORY, 20, func(n uint64) *v1.SectionStable {
 			return &v1.SectionStable{State: present, Content: &v1.SectionStable_History{History: &v1.HistoryFacts{ModeChanges: repeat(&v1.ModeChange{From: 3}, int(n))}}}
+		}},
+		{"excluded CIDRs", proxy, 64, func(n uint64) *v1.SectionStable {
+			return kubeProxy(&v1.KubeProxyFacts{Settings: &v1.KubeProxySettings{IpvsExcludeCidrs: repeat("10.0.0.0/8", int(n))}})
+		}},
+		{"files of kube-proxy", proxy, 20, func(n uint64) *v1.SectionStable {
+			return kubeProxy(&v1.KubeProxyFacts{Files: repeat(&v1.KubeProxyFile{Path: "/etc/x"}, int(n))})
+		}},
+		{"sockets", linkKind, 1 << 26, func(n uint64) *v1.SectionStable { return link(&v1.IpvsLinkFacts{Sockets: n}) }},
+		{"wildcard listeners", linkKind, 64, func(n uint64) *v1.SectionStable {
+			return link(&v1.IpvsLinkFacts{WildcardListeners: repeat(&v1.HostSocket{Protocol: "tcp"}, int(n))})
+		}},
+		{"holders of a set", setsKind, 20, func(n uint64) *v1.SectionStable {
+			return ipsets(&v1.IpsetsFacts{Sets: 1, Samples: []*v1.Ipset{{Holders: repeat(&v1.SetHolder{Rules: 1}, int(n))}}})
+		}},
+		{"foreign set matches", tables, 20, func(n uint64) *v1.SectionStable {
+			return iptables(&v1.IptablesFacts{ForeignSetMatches: repeat(&v1.ForeignReference{Set: "s"}, int(n))})
+		}},
+		{"drop chains", nft, 20, func(n uint64) *v1.SectionStable {
+			return nftables(&v1.NftablesFacts{DropChains: repeat("inet f i", int(n))})
+		}},
+		{"base chains", nft, 20, func(n uint64) *v1.SectionStable {
+			return nftables(&v1.NftablesFacts{Samples: []*v1.NftTable{{BaseChains: repeat(&v1.NftBaseChain{Name: "i"}, int(n))}}})
+		}},
+		{"kernel features", host, 128, func(n uint64) *v1.SectionStable {
+			return hostFacts(&v1.HostFacts{Features: repeat(&v1.KernelFeature{Name: "nft_fib"}, int(n))})
+		}},
+		{"names in a file", host, 20, func(n uint64) *v1.SectionStable {
+			return hostFacts(&v1.HostFacts{Files: []*v1.HostFile{{Names: repeat("KUBE-IPVS-IPS", int(n))}}})
 		}},
 	}
 	for _, tt := range tests {

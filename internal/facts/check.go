@@ -18,6 +18,7 @@ func checkContent(stable *offrampv1.SectionStable) error {
 	b.count("addresses", stable.GetAddresses().GetCount(), maxNodeAddresses)
 	b.list("addresses", len(stable.GetAddresses().GetSamples()), maxAddressSamples)
 	b.list("mode changes", len(stable.GetHistory().GetModeChanges()), maxModeChanges)
+	b.host(stable.GetHost())
 	return b.err
 }
 
@@ -25,6 +26,7 @@ func (b *bounds) kubeProxy(content *offrampv1.KubeProxyFacts) {
 	b.list("processes", len(content.GetProcesses()), maxProcesses)
 	b.list("endpoints", len(content.GetEndpoints()), maxEndpoints)
 	b.list("families", len(content.GetFamilies()), maxFamilies)
+	b.kubeProxySettings(content)
 	for _, process := range content.GetProcesses() {
 		b.list("arguments", len(process.GetArgs()), maxArgs)
 		for _, arg := range process.GetArgs() {
@@ -33,6 +35,19 @@ func (b *bounds) kubeProxy(content *offrampv1.KubeProxyFacts) {
 			}
 		}
 	}
+}
+
+func (b *bounds) kubeProxySettings(content *offrampv1.KubeProxyFacts) {
+	settings := content.GetSettings()
+	for what, list := range map[string][]string{
+		"excluded CIDRs": settings.GetIpvsExcludeCidrs(), "node port addresses": settings.GetNodePortAddresses(),
+		"cluster CIDRs": settings.GetClusterCidrs(), "feature gates": settings.GetFeatureGates(),
+	} {
+		b.list(what, len(list), maxSettings)
+	}
+	b.list("files", len(content.GetFiles()), maxSamples)
+	b.list("reasons against none", len(content.GetNoneMissing()), maxSamples)
+	b.list("replacements", len(content.GetReplacements()), maxSamples)
 }
 
 func (b *bounds) ipvs(content *offrampv1.IpvsFacts) {
@@ -47,6 +62,8 @@ func (b *bounds) ipvs(content *offrampv1.IpvsFacts) {
 	b.owners("virtual servers", content.GetOwners(), total)
 	perOwner(b, "virtual servers", content.GetSamples(), maxSamplesPerOwner)
 	b.digest(content.GetList(), offrampv1.ListName_LIST_NAME_IPVS_VIRTUAL_SERVERS, total)
+	b.list("excluded CIDRs", len(content.GetExcludeCidrs()), maxSettings)
+	b.part("persistent virtual servers", content.GetPersistent(), total)
 }
 
 func (b *bounds) ipvsLink(content *offrampv1.IpvsLinkFacts) {
@@ -55,6 +72,12 @@ func (b *bounds) ipvsLink(content *offrampv1.IpvsLinkFacts) {
 	b.list("addresses", len(content.GetSamples()), maxSamples)
 	total := content.GetIpv4Addresses() + content.GetIpv6Addresses()
 	b.digest(content.GetList(), offrampv1.ListName_LIST_NAME_IPVS_LINK_ADDRESSES, total)
+	b.count("local routes", content.GetLocalRoutes(), maxVirtualServers)
+	b.part("routes that prefer themselves as source", content.GetSelfSourceRoutes(), content.GetLocalRoutes())
+	b.count("sockets", content.GetSockets(), maxSockets)
+	b.list("sockets", len(content.GetSocketSamples()), maxSamples)
+	b.list("wildcard listeners", len(content.GetWildcardListeners()), maxListeners)
+	b.list("addresses claimed by neighbours", len(content.GetClaimedByNeighbours()), maxSamples)
 }
 
 func (b *bounds) ipsets(content *offrampv1.IpsetsFacts) {
@@ -64,6 +87,7 @@ func (b *bounds) ipsets(content *offrampv1.IpsetsFacts) {
 	var ours, others []*offrampv1.Ipset
 	for _, set := range content.GetSamples() {
 		b.count("entries in a set", set.GetEntries(), maxSetEntries)
+		b.list("holders of a set", len(set.GetHolders()), maxSamples)
 		if kubeproxy.Owner(set.GetOwner()).IsKubeProxy() {
 			ours = append(ours, set)
 		} else {
@@ -89,6 +113,12 @@ func (b *bounds) iptables(content *offrampv1.IptablesFacts) {
 	}
 	b.list("foreign references", len(content.GetForeignReferences()), maxForeignReferences)
 	b.count("foreign references", content.GetForeignReferenceCount(), maxRules)
+	b.list("foreign set matches", len(content.GetForeignSetMatches()), maxForeignReferences)
+	b.count("foreign set matches", content.GetForeignSetMatchCount(), maxRules)
+	b.list("foreign marks", len(content.GetForeignMarks()), maxForeignReferences)
+	b.count("foreign marks", content.GetForeignMarkCount(), maxRules)
+	b.count("duplicate jumps", content.GetDuplicateJumps(), maxRules)
+	b.list("drop policies", len(content.GetDropPolicies()), maxSamples)
 }
 
 func (b *bounds) nftables(content *offrampv1.NftablesFacts) {
@@ -99,5 +129,26 @@ func (b *bounds) nftables(content *offrampv1.NftablesFacts) {
 		b.count("chains", table.GetChains(), maxChains)
 		b.count("sets", table.GetSets(), maxChains)
 		b.count("rules", table.GetRules(), maxRules)
+		b.list("base chains", len(table.GetBaseChains()), maxSamples)
+		b.list("sets", len(table.GetSetSamples()), maxSamples)
+		b.list("newer features", len(table.GetNewerFeatures()), maxSamples)
 	}
+	b.list("drop chains", len(content.GetDropChains()), maxSamples)
+	// An nftables map of Services has as many keys as ipvs mode would have virtual servers.
+	b.digest(content.GetList(), offrampv1.ListName_LIST_NAME_NFTABLES_SERVICES, maxVirtualServers)
+}
+
+func (b *bounds) host(content *offrampv1.HostFacts) {
+	b.list("kernel features", len(content.GetFeatures()), maxFeatures)
+	for _, feature := range content.GetFeatures() {
+		b.list("modes that need a feature", len(feature.GetNeededBy()), maxFamilies)
+	}
+	b.list("programs", len(content.GetPrograms()), maxSamples)
+	b.list("accounting objects", len(content.GetAccountingObjects()), maxOwners)
+	b.list("files", len(content.GetFiles()), maxSamples)
+	for _, file := range content.GetFiles() {
+		b.list("names in a file", len(file.GetNames()), maxSamples)
+	}
+	b.list("programs seen", len(content.GetProgramsSeen()), maxSamples)
+	b.list("unreadable places", len(content.GetUnreadable()), maxSamples)
 }

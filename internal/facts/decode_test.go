@@ -203,10 +203,10 @@ func TestCheckVolatile(t *testing.T) {
 
 func TestKinds(t *testing.T) {
 	kinds := facts.Kinds()
-	if len(kinds) != 13 || kinds[0] != v1.SectionKind_SECTION_KIND_KERNEL || kinds[12] != v1.SectionKind_SECTION_KIND_HISTORY {
+	if len(kinds) != 14 || kinds[0] != v1.SectionKind_SECTION_KIND_KERNEL || kinds[13] != v1.SectionKind_SECTION_KIND_HOST {
 		t.Errorf("kinds %v", kinds)
 	}
-	if facts.Known(0) || facts.Known(14) || facts.Known(-1) || !facts.Known(13) {
+	if facts.Known(0) || facts.Known(15) || facts.Known(-1) || !facts.Known(14) {
 		t.Error("Known does not agree with Kinds")
 	}
 }

@@ -47,6 +47,8 @@ func contentFits(kind offrampv1.SectionKind, stable *offrampv1.SectionStable) bo
 		return kind == offrampv1.SectionKind_SECTION_KIND_ADDRESSES
 	case *offrampv1.SectionStable_History:
 		return kind == offrampv1.SectionKind_SECTION_KIND_HISTORY
+	case *offrampv1.SectionStable_Host:
+		return kind == offrampv1.SectionKind_SECTION_KIND_HOST
 	default:
 		return false
 	}
@@ -74,6 +76,8 @@ func volatileFits(kind offrampv1.SectionKind, volatile *offrampv1.SectionVolatil
 		return kind == offrampv1.SectionKind_SECTION_KIND_IPVS
 	case *offrampv1.SectionVolatile_Nftables:
 		return kind == offrampv1.SectionKind_SECTION_KIND_NFTABLES
+	case *offrampv1.SectionVolatile_Host:
+		return kind == offrampv1.SectionKind_SECTION_KIND_HOST
 	default:
 		return false
 	}

@@ -23,6 +23,8 @@ const (
 	maxAddressSamples    = 64
 	maxModeChanges       = 20
 	maxForeignReferences = 20
+	maxListeners         = 64
+	maxNodePorts         = 64
 
 	// Bounds of lists that facts.proto leaves to reason: the words for owners are a few dozen, iptables has five tables,
 	// kube-proxy two families, two proxiers and a handful of paths, the kernel about a dozen schedulers.
@@ -32,6 +34,8 @@ const (
 	maxFamilies   = 8
 	maxEndpoints  = 64
 	maxSysctls    = 128
+	maxSettings   = 64
+	maxFeatures   = 128
 
 	// An ipset's index is 16 bits wide and 65,535 means none (IPSET_INVALID_ID, include/uapi/linux/netfilter/ipset/ip_set.h).
 	maxSets = 65535
@@ -47,6 +51,8 @@ const (
 	maxRules  = 1 << 28
 	// A table of nftables costs a few hundred bytes and a name; nobody has more than a few dozen.
 	maxNftTables = 1 << 16
+	// A socket costs more than a kilobyte: 2^26 fill 64 GiB.
+	maxSockets = 1 << 26
 	// Addresses of all links but kube-ipvs0.
 	maxNodeAddresses = 1 << 20
 )
