@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -175,17 +174,3 @@ func (p *Proxy) End() error {
 	}
 	return err
 }
-
-// ErrorLines are the lines of kube-proxy's log that report an error, without time and process.
-func (p *Proxy) ErrorLines() []string {
-	var found []string
-	for line := range strings.Lines(p.Output()) {
-		if match := errorLine.FindStringSubmatch(line); match != nil {
-			found = append(found, match[1])
-		}
-	}
-	return found
-}
-
-// errorLine is klog's head of an error or fatal line: E1130 17:20:00.000000   123 file.go:12] text.
-var errorLine = regexp.MustCompile(`^[EF]\d{4} [0-9:.]+ +\d+ [^ ]+?:\d+\] (.*)\n?$`)
