@@ -143,27 +143,32 @@ func (p *Proxy) Healthy(ctx context.Context) (bool, error) {
 // timestamps finds, for each family, when rules were last written and when they were last asked for.
 var timestamps = regexp.MustCompile(`(?m)^kubeproxy_sync_proxy_rules_last_(queued_)?timestamp_seconds\{ip_family="(IPv[46])"\} (\S+)$`)
 
-// synced says whether both families have written rules since they were last asked to. The metric of a family that never
-// was in sync is missing or 0.
+// synced says whether both families have written rules since they were last asked to.
 func synced(metrics string) bool {
-	last, queued := map[string]float64{}, map[string]float64{}
-	for _, match := range timestamps.FindAllStringSubmatch(metrics, -1) {
-		at, err := strconv.ParseFloat(match[3], 64)
-		if err != nil {
-			return false
-		}
-		if match[1] == "" {
-			last[match[2]] = at
-		} else {
-			queued[match[2]] = at
-		}
-	}
 	for _, family := range []string{"IPv4", "IPv6"} {
-		if last[family] == 0 || last[family] < queued[family] {
+		at := SyncedAt(metrics, family)
+		if at == 0 || at < timestamp(metrics, "queued_", family) {
 			return false
 		}
 	}
 	return true
+}
+
+// SyncedAt is when kube-proxy's metrics say that a family, IPv4 or IPv6, was last in sync, in seconds since 1970; 0 is
+// never.
+func SyncedAt(metrics, family string) float64 { return timestamp(metrics, "", family) }
+
+func timestamp(metrics, kind, family string) float64 {
+	for _, match := range timestamps.FindAllStringSubmatch(metrics, -1) {
+		if match[1] == kind && match[2] == family {
+			at, err := strconv.ParseFloat(match[3], 64)
+			if err != nil {
+				return 0
+			}
+			return at
+		}
+	}
+	return 0
 }
 
 // End stops kube-proxy as its supervisor would.

@@ -40,6 +40,7 @@ func explanations() []explanation {
 		{"cleanup.go", `"Failed to execute iptables-restore"`, "the iptables cleaner cannot delete chains that ipvs mode's rules refer to"},
 		{"cleanup.go", `"Error removing iptables rules in ipvs proxier"`, "the ipvs cleaner cannot delete chains that iptables mode's rules refer to"},
 		{"server.go", `"Error running ProxyServer" err="encountered an error while tearing down rules"`, "--cleanup reports that one of the cleaners failed"},
+		{"proxier.go", `"Failed to delete service" err="no such process" ipFamily="IPv4" virtualServer="0.0.0.0:0/"`, "ipvs mode takes a foreign virtual server by firewall mark for one at 0.0.0.0:0, and cannot delete that"},
 		{"run.go", `"command failed" err="encountered an error while tearing down rules"`, "--cleanup reports that one of the cleaners failed"},
 	}
 }

@@ -1,0 +1,101 @@
+package cluster_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"offramp.dev/offramp/e2e/cluster"
+	"offramp.dev/offramp/e2e/cluster/traffic"
+)
+
+// source is where requests come from.
+type source struct {
+	name  string
+	start func(targets ...string) (*cluster.Load, error)
+}
+
+// sources are a pod of the node under test, the node itself, and another node.
+func (w *world) sources(t *testing.T) []source {
+	return []source{
+		{"pod", func(targets ...string) (*cluster.Load, error) { return w.pods[0].StartLoad(t.Context(), targets...) }},
+		{"node", func(targets ...string) (*cluster.Load, error) { return w.node.StartLoad(t.Context(), targets...) }},
+		{"other", func(targets ...string) (*cluster.Load, error) { return w.other.StartLoad(t.Context(), targets...) }},
+	}
+}
+
+// targets are the ClusterIP and the NodePort of a Service, for the node under test. Another node reaches its ClusterIPs
+// by a kube-proxy of its own, so that one asks for the NodePort only.
+func (w *world) targets(from string) []string {
+	port := from + "/nodeport=" + w.node.V4.String() + ":30080"
+	port6 := from + "/nodeport6=[" + w.node.V6.String() + "]:30080"
+	long := from + "/long=long:"
+	if from == "other" {
+		return []string{port, port6, long + w.node.V4.String() + ":30080"}
+	}
+	return []string{
+		port, port6, from + "/cluster=10.96.0.10:80", from + "/cluster6=[fd00:10:96::10]:80",
+		from + "/udp=udp:10.96.0.14:90", long + "10.96.0.10:80",
+	}
+}
+
+// during makes requests from everywhere while f runs, and then for a while longer.
+func (w *world) during(t *testing.T, f func()) []traffic.Report {
+	t.Helper()
+	const around = 3 * time.Second
+	var loads []*cluster.Load
+	for _, s := range w.sources(t) {
+		load, err := s.start(w.targets(s.name)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loads = append(loads, load)
+	}
+	time.Sleep(around)
+	f()
+	time.Sleep(around)
+	var all []traffic.Report
+	var mu sync.Mutex
+	var stopping sync.WaitGroup
+	for _, load := range loads {
+		stopping.Go(func() {
+			reports, err := load.Stop()
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, reports...)
+		})
+	}
+	stopping.Wait()
+	return all
+}
+
+// serve makes requests from everywhere for some seconds.
+func (w *world) serve(t *testing.T) []traffic.Report {
+	t.Helper()
+	return w.during(t, func() {})
+}
+
+// mustServe fails the test when a request is not answered, or a target was hardly asked.
+func (w *world) mustServe(t *testing.T) {
+	t.Helper()
+	for _, r := range w.serve(t) {
+		if r.Failures > 0 || r.Requests < 5 {
+			t.Errorf("%s: %d of %d requests failed: %v", r.Target, r.Failures, r.Requests, r.Reasons)
+		}
+	}
+}
+
+// of picks the reports of targets whose label ends so.
+func of(reports []traffic.Report, suffix string) []traffic.Report {
+	var found []traffic.Report
+	for _, r := range reports {
+		if strings.HasSuffix(r.Target, suffix) {
+			found = append(found, r)
+		}
+	}
+	return found
+}
