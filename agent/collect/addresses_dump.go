@@ -52,6 +52,10 @@ func dumpNetwork(ctx context.Context, s *socket) (*network, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the links: %w", err)
 	}
+	return joinNetwork(links, addresses)
+}
+
+func joinNetwork(links map[int]linkHeader, addresses []linkAddress) (*network, error) {
 	for _, address := range addresses {
 		if _, known := links[address.link]; !known {
 			return nil, errTorn

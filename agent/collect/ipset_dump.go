@@ -76,7 +76,14 @@ func dumpIPSetMembers(ctx context.Context, s *socket, set kubeproxy.Set, visit f
 		return errTorn
 	case err != nil:
 		return fmt.Errorf("list the members of ipset %s: %w", set.Name, err)
-	case header.set() != set || header.entries != members:
+	default:
+		return header.confirm(set, members)
+	}
+}
+
+// confirm is errTorn when a dump was not of the set that was asked for, or not of all its members.
+func (h ipsetHeader) confirm(set kubeproxy.Set, members uint32) error {
+	if h.set() != set || h.entries != members {
 		return errTorn
 	}
 	return nil

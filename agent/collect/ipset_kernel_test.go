@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"offramp.dev/offramp/e2e/captures"
+	"offramp.dev/offramp/internal/kubeproxy"
 	"offramp.dev/offramp/internal/nstest"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
@@ -412,6 +413,26 @@ func BenchmarkIPSetHeaders(b *testing.B) {
 	for b.Loop() {
 		if section := readTheIPSets(b.Context()); section.GetStable().GetIpsets().GetEntries() != 100_000 {
 			b.Fatal(section)
+		}
+	}
+}
+
+func TestIPSetMembersOfWhatIsNotThere(t *testing.T) {
+	if !enterForIPSet(t) {
+		return
+	}
+	restoreSets(t, "create KUBE-CLUSTER-IP hash:ip,port family inet6\nadd KUBE-CLUSTER-IP fd00::1,tcp:80\n")
+	s, err := openIPSet(newModules(DefaultHost()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	for _, set := range []kubeproxy.Set{
+		{Name: "KUBE-CLUSTER-IP", Type: "hash:ip,port", Family: kubeproxy.IPv4},
+		{Name: "KUBE-EXTERNAL-IP", Type: "hash:ip,port", Family: kubeproxy.IPv4},
+	} {
+		if err := dumpIPSetMembers(t.Context(), s, set, func(ipsetMember) {}); !errors.Is(err, errTorn) {
+			t.Errorf("%v: %v, want %v", set, err, errTorn)
 		}
 	}
 }

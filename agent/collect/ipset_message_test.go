@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"offramp.dev/offramp/internal/kubeproxy"
 )
@@ -202,6 +204,49 @@ func TestParseAddress(t *testing.T) {
 		}
 		if ok && (address.prefix.String() != test.want || address.link != 7) {
 			t.Errorf("%s: %v on %d", name, address.prefix, address.link)
+		}
+	}
+}
+
+func TestConfirmRefusesAnotherSetOrAPart(t *testing.T) {
+	set := kubeproxy.Set{Name: "KUBE-CLUSTER-IP", Type: "hash:ip,port", Family: kubeproxy.IPv4}
+	header := ipsetHeader{name: set.Name, kind: set.Type, family: set.Family, entries: 3}
+	if err := header.confirm(set, 3); err != nil {
+		t.Error(err)
+	}
+	for name, err := range map[string]error{
+		"a member less":         header.confirm(set, 2),
+		"a member more":         header.confirm(set, 4),
+		"another type":          header.confirm(kubeproxy.Set{Name: set.Name, Type: "hash:ip", Family: set.Family}, 3),
+		"another family":        header.confirm(kubeproxy.Set{Name: set.Name, Type: set.Type, Family: kubeproxy.IPv6}, 3),
+		"no answer about a set": ipsetHeader{}.confirm(set, 0),
+	} {
+		if !errors.Is(err, errTorn) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// libraries.md section 0: what the kernel says when it has no nfnetlink or no ip_set. Where ip_set is in sight the same
+// numbers mean something else, and "absent" would be a lie.
+func TestDeniesIPSet(t *testing.T) {
+	without := newModules(hostOf(t, map[string]string{"sys/module/other/x": ""}))
+	with := newModules(hostOf(t, map[string]string{"sys/module/ip_set/x": ""}))
+	for _, test := range []struct {
+		mods *modules
+		err  error
+		want bool
+	}{
+		{without, fmt.Errorf("list the ipsets: %w", unix.EINVAL), true},
+		{without, unix.EPROTONOSUPPORT, true},
+		{without, unix.EPERM, false},
+		{without, errInconsistent, false},
+		{without, nil, false},
+		{with, unix.EINVAL, false},
+		{with, unix.EPROTONOSUPPORT, false},
+	} {
+		if got := test.mods.deniesIPSet(test.err); got != test.want {
+			t.Errorf("%v: %v, want %v", test.err, got, test.want)
 		}
 	}
 }

@@ -39,8 +39,9 @@ func (s *Scanner) supervise(ctx context.Context, d duty) []*offrampv1.Section {
 	}
 	done := make(chan []*offrampv1.Section, 1)
 	go func() {
-		defer s.end(d)
-		done <- d.guarded(ctx)
+		sections := d.guarded(ctx)
+		s.end(d) // before the answer: whoever has that may start the next reading
+		done <- sections
 	}()
 	select {
 	case sections := <-done:

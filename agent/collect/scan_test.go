@@ -118,6 +118,17 @@ func TestPerformLeavesAStuckReaderBehindOnce(t *testing.T) {
 	}
 }
 
+// A reader that has answered is free for the next scan, however soon that comes.
+func TestPerformAgainAtOnce(t *testing.T) {
+	scanner := New(Config{Host: DefaultHost()})
+	quick := one(kindIPVS, func(context.Context) *offrampv1.Section { return absent(kindIPVS) })
+	for range 10_000 {
+		if state := scanner.perform(t.Context(), quick)[0].GetStable().GetState(); state != sectionAbsent {
+			t.Fatalf("a free reader is %v", state)
+		}
+	}
+}
+
 func TestPerformLetsAReaderSayItself(t *testing.T) {
 	scanner := New(Config{Host: DefaultHost(), SectionTimeout: time.Millisecond})
 	sections := scanner.perform(t.Context(), one(kindIPVS, func(ctx context.Context) *offrampv1.Section {
