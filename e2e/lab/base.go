@@ -80,7 +80,7 @@ func baseContent(ctx context.Context) (archive, error) {
 	a.text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n")
 	a.text("etc/group", "root:x:0:\nnogroup:x:65534:\n")
 	a.text("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n")
-	t := tools{archive: a, libraries: newLibraries("/")}
+	t := tools{archive: a, libraries: newLibraries()}
 	if err := t.addAll(); err != nil {
 		return nil, err
 	}

@@ -3,7 +3,9 @@ package lab
 import (
 	"bufio"
 	"debug/elf"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,8 +17,8 @@ type libraries struct {
 	found map[string]bool
 }
 
-func newLibraries(root string) *libraries {
-	dirs := append(loaderDirs(filepath.Join(root, "etc/ld.so.conf"), root), "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/lib", "/usr/lib")
+func newLibraries() *libraries {
+	dirs := append(loaderDirs("/etc/ld.so.conf", "/"), "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/lib", "/usr/lib")
 	return &libraries{dirs: dirs, found: map[string]bool{}}
 }
 
@@ -25,7 +27,8 @@ func newLibraries(root string) *libraries {
 func (l *libraries) closure(file string) ([]string, error) {
 	binary, err := elf.Open(file)
 	if err != nil {
-		if _, notELF := err.(*elf.FormatError); notELF { //nolint:errorlint // debug/elf returns it unwrapped
+		var notELF *elf.FormatError
+		if errors.As(err, &notELF) || errors.Is(err, io.EOF) {
 			return nil, nil
 		}
 		return nil, fmt.Errorf("reading %s: %w", file, err)
