@@ -3,6 +3,7 @@ package collect
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"offramp.dev/offramp/internal/kubeproxy"
 )
@@ -12,6 +13,8 @@ type claims struct {
 	ports *servicePorts   // nil when kube-proxy's sets could not be read
 	local *localAddresses // nil when the node's addresses could not be read
 	err   error           // why one of them is nil
+	// excluded is ipvs.excludeCIDRs.
+	excluded []netip.Prefix
 }
 
 // claims reads what virtual servers are attributed by.
@@ -30,9 +33,20 @@ func (c *scan) claims(ctx context.Context) claims {
 func (c *scan) localClaims(ctx context.Context) claims {
 	network, _, err := c.readNetwork(ctx)
 	if err != nil {
-		return claims{err: fmt.Errorf("read the node's addresses: %w", err)}
+		return claims{err: fmt.Errorf("read the node's addresses: %w", err), excluded: parseCIDRs(c.excludeCIDRs())}
 	}
-	return claims{local: network.local()}
+	return claims{local: network.local(), excluded: parseCIDRs(c.excludeCIDRs())}
+}
+
+// parseCIDRs leaves out what is no CIDR: kube-proxy refuses to start with such a setting.
+func parseCIDRs(texts []string) []netip.Prefix {
+	var list []netip.Prefix
+	for _, text := range texts {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			list = append(list, prefix.Masked())
+		}
+	}
+	return list
 }
 
 // owner hands on only what could be read: a nil pointer in an interface would not be nil.
@@ -50,5 +64,8 @@ func (c claims) owner(server virtualServer) (kubeproxy.Owner, string) {
 		Address:          server.address,
 		OnlyMasquerading: server.others == 0,
 		RealServers:      int(server.realServers),
-	}, ports, local)
+	}, ports, local, c.excluded)
 }
+
+// excludeCIDRs is ipvs.excludeCIDRs as last seen.
+func (c *scan) excludeCIDRs() []string { return nil }

@@ -14,6 +14,8 @@ import (
 type servicePorts struct {
 	services map[servicePort]struct{}
 	nodes    map[nodePort]struct{}
+	// there and filled: the families with sets of Services or node ports, and those with a member in one.
+	there, filled map[kubeproxy.Family]bool
 }
 
 type servicePort struct {
@@ -39,8 +41,21 @@ func (p *servicePorts) HasNodePort(protocol string, port uint16, family kubeprox
 	return found
 }
 
+// Unfilled reports whether the family has sets of kube-proxy's, and nothing in them.
+func (p *servicePorts) Unfilled(family kubeproxy.Family) bool { return p.there[family] && !p.filled[family] }
+
 func newServicePorts() *servicePorts {
-	return &servicePorts{services: map[servicePort]struct{}{}, nodes: map[nodePort]struct{}{}}
+	return &servicePorts{
+		services: map[servicePort]struct{}{}, nodes: map[nodePort]struct{}{},
+		there: map[kubeproxy.Family]bool{}, filled: map[kubeproxy.Family]bool{},
+	}
+}
+
+// see notes a set that serves a family, and says whether it has members to read.
+func (p *servicePorts) see(family kubeproxy.Family, members uint32, found bool) bool {
+	p.there[family] = p.there[family] || found
+	p.filled[family] = p.filled[family] || members > 0
+	return members > 0
 }
 
 // readServicePorts reads the members of kube-proxy's sets. A kernel without ipsets has no members: that is an answer.
@@ -68,13 +83,13 @@ func dumpServicePorts(ctx context.Context, s *socket) (*servicePorts, error) {
 	if err != nil {
 		return nil, err
 	}
-	filled := map[kubeproxy.Set]bool{}
+	members := map[kubeproxy.Set]uint32{}
 	for _, header := range headers {
-		filled[header.set()] = header.entries > 0
+		members[header.set()] = header.entries
 	}
 	ports := newServicePorts()
 	for _, set := range kubeproxy.ServiceSets() {
-		if !filled[set] {
+		if entries, found := members[set]; !ports.see(set.Family, entries, found) {
 			continue
 		}
 		if err := dumpIPSetMembers(ctx, s, set, ports.addService); err != nil {
@@ -82,7 +97,7 @@ func dumpServicePorts(ctx context.Context, s *socket) (*servicePorts, error) {
 		}
 	}
 	for _, set := range kubeproxy.NodePortSets() {
-		if !filled[set.Set] {
+		if entries, found := members[set.Set]; !ports.see(set.Serves, entries, found) {
 			continue
 		}
 		add := func(member ipsetMember) { ports.nodes[nodePort{set.Protocol, member.port, set.Serves}] = struct{}{} }

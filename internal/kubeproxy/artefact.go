@@ -67,6 +67,9 @@ type ServicePorts interface {
 	HasService(protocol string, address netip.AddrPort) bool
 	// HasNodePort reports whether protocol and port stand in one of kube-proxy's node-port sets of the address' family.
 	HasNodePort(protocol string, port uint16, family Family) bool
+	// Unfilled reports whether kube-proxy's sets of the family are there and name neither a Service nor a node port, as a
+	// sync that failed leaves them: then that something is not in them says nothing.
+	Unfilled(family Family) bool
 }
 
 // LocalAddresses is which addresses a node has, and where.

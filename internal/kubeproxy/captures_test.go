@@ -135,7 +135,7 @@ func checkServersAndSets(t *testing.T, want truth, capture string) {
 		want.check(t, kubeproxy.LinkOwner(link), "link", link.Name, kind)
 	}
 	for _, server := range parseServers(t, readFile(t, capture, "ipvsadm-save.txt")) {
-		owner, reason := kubeproxy.VirtualServerOwner(server, sets, addresses)
+		owner, reason := kubeproxy.VirtualServerOwner(server, sets, addresses, nil)
 		want.check(t, owner, "server", server.Protocol, server.Address.String())
 		if reason == "" {
 			t.Errorf("no reason for %v", server)

@@ -1,17 +1,26 @@
 package kubeproxy
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // VirtualServerOwner tells whose a virtual server is, and what that was concluded from in a few words.
 // ports is nil when kube-proxy's sets could not be read: then nothing can be attributed to kube-proxy but its own probe
-// (pkg/proxy/ipvs/supported.go). addresses is nil when the node's addresses could not be read.
+// (pkg/proxy/ipvs/supported.go). addresses is nil when the node's addresses could not be read. excluded is
+// ipvs.excludeCIDRs: kube-proxy leaves what is in them to others, and so does this, whatever else speaks for kube-proxy
+// (pkg/proxy/ipvs/proxier.go cleanLegacyService).
 //
 // The IPVS table has no owner field. A virtual server is kube-proxy's only if its address, protocol and port stand in
 // kube-proxy's sets, or it is an address of the node with a node port of theirs, and every real server masquerades.
-func VirtualServerOwner(server VirtualServer, ports ServicePorts, addresses LocalAddresses) (Owner, string) {
+func VirtualServerOwner(
+	server VirtualServer, ports ServicePorts, addresses LocalAddresses, excluded []netip.Prefix,
+) (Owner, string) {
 	switch {
 	case server.Protocol == "FWM":
 		return Foreign("fwmark"), "kube-proxy makes none with a firewall mark"
+	case isIn(server.Address.Addr(), excluded):
+		return Foreign("excluded"), "address in kube-proxy's excludeCIDRs"
 	case isProbe(server):
 		return OwnerIPVS, "kube-proxy's probe for IPVS support"
 	case ports == nil:
@@ -22,6 +31,8 @@ func VirtualServerOwner(server VirtualServer, ports ServicePorts, addresses Loca
 		return OwnerUnknown, "in none of kube-proxy's sets, and the node's addresses could not be read"
 	case addresses.OnNode(server.Address.Addr()) && hasNodePort(server, ports):
 		return masquerading(server, "address of the node with a node port of kube-proxy's sets")
+	case addresses.OnNode(server.Address.Addr()) && server.OnlyMasquerading && ports.Unfilled(FamilyOf(server.Address.Addr())):
+		return OwnerUnknown, "address of the node, and kube-proxy's sets are there without any Service or node port in them"
 	case addresses.OnIPVSLink(server.Address.Addr()):
 		return OwnerUnknown, "address on " + IPVSLink + ", but in none of kube-proxy's sets"
 	default:
@@ -35,6 +46,10 @@ func masquerading(server VirtualServer, reason string) (Owner, string) {
 		return OwnerUnknown, reason + ", but a real server does not masquerade"
 	}
 	return OwnerIPVS, reason
+}
+
+func isIn(address netip.Addr, prefixes []netip.Prefix) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
 func hasNodePort(server VirtualServer, ports ServicePorts) bool {

@@ -66,7 +66,7 @@ func TestVirtualServerOwner(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			got, reason := kubeproxy.VirtualServerOwner(c.server, sets, addresses)
+			got, reason := kubeproxy.VirtualServerOwner(c.server, sets, addresses, nil)
 			if string(got) != c.want || reason == "" {
 				t.Errorf("owner is %s (%s), want %s", got, reason, c.want)
 			}
@@ -90,7 +90,57 @@ func TestVirtualServerOwnerWithoutSetsOrAddresses(t *testing.T) {
 		{"no addresses, not in the sets", server("TCP", "192.0.2.1:30080"), full, nil, "unknown"},
 	}
 	for _, c := range cases {
-		if got, _ := kubeproxy.VirtualServerOwner(c.server, c.ports, c.addresses); string(got) != c.want {
+		if got, _ := kubeproxy.VirtualServerOwner(c.server, c.ports, c.addresses, nil); string(got) != c.want {
+			t.Errorf("%s: owner is %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// What kube-proxy was told to leave alone is somebody else's, whatever speaks for kube-proxy.
+func TestVirtualServersInExcludedCIDRs(t *testing.T) {
+	sets := savedSets{members: map[string][]string{"KUBE-CLUSTER-IP": {"10.103.97.1,tcp:6443", "10.96.0.1,tcp:443"}}}
+	excluded := []netip.Prefix{netip.MustParsePrefix("10.103.97.0/24"), netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("fd00:ee::/64")}
+	cases := []struct {
+		name   string
+		server kubeproxy.VirtualServer
+		ports  kubeproxy.ServicePorts
+		want   string
+	}{
+		{"in them and in the sets", server("TCP", "10.103.97.1:6443"), sets, "foreign:excluded"},
+		{"in them, sets unreadable", server("TCP", "10.103.97.2:6443"), nil, "foreign:excluded"},
+		{"IPv6", server("UDP", "[fd00:ee::1]:53"), sets, "foreign:excluded"},
+		{"IPv6, just outside", server("UDP", "[fd00:ee:0:1::1]:53"), sets, "foreign:unidentified"},
+		{"the probe's address", empty(server("TCP", "198.51.100.0:20000")), sets, "foreign:excluded"},
+		{"outside", server("TCP", "10.96.0.1:443"), sets, "kube-proxy/ipvs"},
+		{"a mark has no address", kubeproxy.VirtualServer{Protocol: "FWM"}, sets, "foreign:fwmark"},
+	}
+	for _, c := range cases {
+		if got, _ := kubeproxy.VirtualServerOwner(c.server, c.ports, savedAddresses{}, excluded); string(got) != c.want {
+			t.Errorf("%s: owner is %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// A sync that failed leaves sets that name nothing: then a node port's virtual server is nobody else's either.
+func TestVirtualServersBesideSetsThatNameNothing(t *testing.T) {
+	there := []kubeproxy.Set{{Name: "KUBE-6-NODE-PORT-TCP", Type: "bitmap:port"}, {Name: "KUBE-6-CLUSTER-IP", Type: "hash:ip,port", Family: kubeproxy.IPv6}}
+	addresses := savedAddresses{node: map[netip.Addr]bool{netip.MustParseAddr("2001:db8::1"): true, netip.MustParseAddr("192.0.2.1"): true}}
+	filled := savedSets{sets: there, members: map[string][]string{"KUBE-6-CLUSTER-IP": {"fd00::1,tcp:443"}}}
+	cases := []struct {
+		name   string
+		server kubeproxy.VirtualServer
+		sets   savedSets
+		want   string
+	}{
+		{"node address", server("TCP", "[2001:db8::1]:30080"), savedSets{sets: there}, "unknown"},
+		{"routed: kube-proxy makes none", direct(server("TCP", "[2001:db8::1]:30080")), savedSets{sets: there}, "foreign:unidentified"},
+		{"no address of the node", server("TCP", "[2001:db8::9]:30080"), savedSets{sets: there}, "foreign:unidentified"},
+		{"the other family has no sets", server("TCP", "192.0.2.1:30080"), savedSets{sets: there}, "foreign:unidentified"},
+		{"no set at all", server("TCP", "[2001:db8::1]:30080"), savedSets{}, "foreign:unidentified"},
+		{"sets that name Services, none a node port", server("TCP", "[2001:db8::1]:6443"), filled, "foreign:unidentified"},
+	}
+	for _, c := range cases {
+		if got, _ := kubeproxy.VirtualServerOwner(c.server, c.sets, addresses, nil); string(got) != c.want {
 			t.Errorf("%s: owner is %s, want %s", c.name, got, c.want)
 		}
 	}

@@ -2,6 +2,7 @@ package kubeproxy_test
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -70,6 +71,26 @@ func (s savedSets) HasNodePort(protocol string, port uint16, family kubeproxy.Fa
 		}
 	}
 	return false
+}
+
+// Unfilled looks for the sets of the family, and for members of any of them.
+func (s savedSets) Unfilled(family kubeproxy.Family) bool {
+	there := false
+	look := func(name string) bool {
+		there = there || slices.ContainsFunc(s.sets, func(set kubeproxy.Set) bool { return set.Name == name })
+		return len(s.members[name]) > 0
+	}
+	for _, set := range kubeproxy.ServiceSets() {
+		if set.Family == family && look(set.Name) {
+			return false
+		}
+	}
+	for _, set := range kubeproxy.NodePortSets() {
+		if set.Serves == family && look(set.Name) {
+			return false
+		}
+	}
+	return there
 }
 
 // savedAddresses is what ip-addr.txt says of links and addresses.

@@ -132,7 +132,7 @@ func TestFindingsOfEveryCapture(t *testing.T) {
 		"ipvs-then-nftables":       {"leftover-ipsets", "ipvs-sysctls-left"},
 		"after-kube-proxy-cleanup": {"running-mode-unknown"},
 		"iptables-sync-failed": {
-			"foreign-virtual-servers", "kube-proxy-not-in-sync", "modes-disagree", "leftover-chains", "leftover-ipsets",
+			"kube-proxy-not-in-sync", "modes-disagree", "leftover-chains", "leftover-ipsets",
 			"leftover-ipvs-link", "leftover-virtual-servers", "unattributed-virtual-servers", "ipvs-sysctls-left", "other-mode",
 		},
 	}
