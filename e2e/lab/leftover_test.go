@@ -97,6 +97,7 @@ func leavesNothing(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) {
 		names := commands(family)
 		return slices.Contains(names, "qemu-system-x86") && slices.Contains(names, "sleep")
 	})
+	t.Cleanup(func() { endAll(family) })
 	spaces := networkNamespaces(t, family)
 	if len(spaces) != 1 {
 		t.Fatalf("the lab's processes are in the network namespaces %v, want one that is not the host's", spaces)
@@ -115,6 +116,15 @@ func leavesNothing(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil || strings.Contains(string(mounts), "nsfs") {
 		t.Errorf("a namespace is mounted (%v)", err)
+	}
+}
+
+// endAll ends what a failed test has shown to be left.
+func endAll(pids []int) {
+	for _, pid := range pids {
+		if running(pid) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
 	}
 }
 

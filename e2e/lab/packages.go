@@ -35,12 +35,14 @@ func Packages() []Package {
 func optionalPrograms() []string { return []string{"nfacct", "strace", "tcpdump", "ss"} }
 
 // CheckTools says which packages are missing and how to get them.
-func CheckTools() error {
+func CheckTools() error { return checkTools(lookProgram) }
+
+func checkTools(look func(string) (string, error)) error {
 	var programs, packages []string
 	for _, p := range Packages() {
 		before := len(programs)
 		for _, program := range p.Programs {
-			if _, err := lookProgram(program); err != nil {
+			if _, err := look(program); err != nil {
 				programs = append(programs, program)
 			}
 		}

@@ -111,13 +111,29 @@ func TestUnknownKernelNamesTheKnown(t *testing.T) {
 }
 
 func TestCheckToolsSaysHowToGetThem(t *testing.T) {
-	for _, dir := range []string{"/usr/sbin", "/sbin"} {
-		if exists(filepath.Join(dir, "ipvsadm")) {
-			t.Skip("what is in the folders of system programs is found without PATH")
+	look := func(name string) (string, error) {
+		if name == "ipvsadm" || name == "iptables-legacy" {
+			return "", os.ErrNotExist
 		}
+		return "/bin/" + name, nil
 	}
-	t.Setenv("PATH", t.TempDir())
-	if err := CheckTools(); err == nil || !strings.Contains(err.Error(), "apt-get install") || !strings.Contains(err.Error(), "ipvsadm") {
+	err := checkTools(look)
+	if err == nil || !strings.Contains(err.Error(), "not here: iptables-legacy, ipvsadm.") ||
+		!strings.HasSuffix(err.Error(), "\n\tapt-get install --no-install-recommends iptables ipvsadm") {
+		t.Errorf("error is %v", err)
+	}
+	if err := checkTools(func(string) (string, error) { return "", nil }); err != nil {
+		t.Errorf("with everything there: %v", err)
+	}
+}
+
+func TestFetchSaysWhatToDoWhenASuiteHasMoved(t *testing.T) {
+	if _, err := lookProgram("apt-get"); err != nil {
+		t.Skip("needs apt-get")
+	}
+	t.Setenv(MirrorVariable, "file:"+t.TempDir())
+	err := fetchKernel(t.Context(), "bullseye", filepath.Join(t.TempDir(), "bullseye"))
+	if err == nil || !strings.Contains(err.Error(), "set "+MirrorVariable) || !strings.Contains(err.Error(), "Debian bullseye") {
 		t.Errorf("error is %v", err)
 	}
 }
