@@ -32,7 +32,7 @@ func isIptables(kind offrampv1.SectionKind) bool {
 func absence(kind offrampv1.SectionKind) string {
 	switch {
 	case isIptables(kind):
-		return "no table of this backend"
+		return "the kernel has nothing of this backend loaded"
 	case kind == offrampv1.SectionKind_SECTION_KIND_KUBE_PROXY:
 		return "no kube-proxy is in sight"
 	case kind == offrampv1.SectionKind_SECTION_KIND_IPVS:
@@ -55,7 +55,7 @@ func absence(kind offrampv1.SectionKind) string {
 func emptiness(kind offrampv1.SectionKind) string {
 	switch {
 	case isIptables(kind):
-		return "no rule, and no chain but built-in ones"
+		return "this backend is loaded and has no table"
 	case kind == offrampv1.SectionKind_SECTION_KIND_IPVS:
 		return "ip_vs is loaded and has no virtual server"
 	case kind == offrampv1.SectionKind_SECTION_KIND_IPSETS:
