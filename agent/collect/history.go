@@ -20,6 +20,9 @@ type history struct {
 	since   time.Time
 	last    offrampv1.ProxyMode
 	changes []*offrampv1.ModeChange
+	// noneSince is when the present stretch of readings without a kube-proxy began; zero while one is seen, or the processes
+	// are not in sight. noneLast is its latest reading.
+	noneSince, noneLast time.Time
 }
 
 func newHistory(since time.Time) *history { return &history{since: since} }
@@ -40,6 +43,22 @@ func (h *history) see(mode offrampv1.ProxyMode, at time.Time) {
 	h.last = mode
 }
 
+// seeProxy notes whether a reading saw a kube-proxy, or could not tell, and returns since when none was seen: the zero time
+// when one is. A stretch ends where nobody looked for longer than maxNoneGap, and where the clock went back.
+func (h *history) seeProxy(seen bool, at time.Time) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	unbroken := !h.noneSince.IsZero() && !at.Before(h.noneLast) && at.Sub(h.noneLast) <= maxNoneGap
+	switch {
+	case seen:
+		h.noneSince = time.Time{}
+	case !unbroken:
+		h.noneSince = at
+	}
+	h.noneLast = at
+	return h.noneSince
+}
+
 // section reports what is remembered. A nil history is that of a one-shot reading: absent.
 func (h *history) section() *offrampv1.Section {
 	if h == nil {
@@ -49,6 +68,9 @@ func (h *history) section() *offrampv1.Section {
 	defer h.mu.Unlock()
 	content := &offrampv1.HistoryFacts{Since: timestamppb.New(h.since)}
 	content.ModeChanges = append(content.ModeChanges, h.changes...)
+	if !h.noneSince.IsZero() {
+		content.NoKubeProxySince = timestamppb.New(h.noneSince)
+	}
 	return read(kindHistory, false, &offrampv1.SectionStable{
 		Content: &offrampv1.SectionStable_History{History: content},
 	})

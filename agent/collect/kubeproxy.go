@@ -16,40 +16,72 @@ import (
 
 const kindKubeProxy = offrampv1.SectionKind_SECTION_KIND_KUBE_PROXY
 
-// KubeProxyAddresses is where kube-proxy listens, each as IP:port, when the usual guesses (its flags, then 10249 and 10256
-// on loopback) are wrong. Only addresses of the node itself are ever asked.
+// KubeProxyAddresses is where kube-proxy listens, each as IP:port, when the usual guesses (its configuration, then 10249 and
+// 10256 on loopback) are wrong. Only addresses of the node itself are ever asked.
 type KubeProxyAddresses struct {
 	// Metrics serves /proxyMode, /metrics and /configz; Healthz serves /healthz.
 	Metrics, Healthz []string
 }
 
+// proxySurroundings is what a kube-proxy is looked for in.
+type proxySurroundings struct {
+	host      Host
+	addresses KubeProxyAddresses
+	// network is nil when links and addresses could not be read: then only loopback is asked.
+	network *network
+	// assertedNone is why a person says that none runs here; empty when nobody does.
+	assertedNone string
+	// history is nil for a one-shot reading.
+	history *history
+}
+
 // kubeProxy gathers what is in sight of kube-proxy in one reading.
 type kubeProxy struct {
+	in         proxySurroundings
 	processes  processList
+	files      *proxyFiles
+	filesErr   error // the host's root could not be opened
+	configs    []proxyConfig
 	questioner *questioner
 	modes      []modeAnswer
-	configured configuredMode
+	configured proxyConfig   // of /configz
 	metrics    *proxyMetrics // nil without an answer
 	answered   bool          // something speaks HTTP where kube-proxy would
 	health     int           // status of /healthz, 0 without an answer
+	missing    []string      // what stands between this reading and "none"
 }
 
-// readKubeProxy looks for kube-proxy among the processes and asks it. local may be nil: then only loopback is asked.
-// assertedNone is why a person says that none runs here; empty when nobody does.
-func readKubeProxy(
-	ctx context.Context, host Host, addresses KubeProxyAddresses, local *localAddresses, assertedNone string,
-) *offrampv1.Section {
-	processes, err := readProcesses(host)
+// readKubeProxy looks for kube-proxy among the processes and in the host's files, and asks it.
+func readKubeProxy(ctx context.Context, in proxySurroundings) (*offrampv1.Section, *kubeProxy) {
+	processes, err := readProcesses(in.host)
 	if err != nil {
-		return failed(kindKubeProxy, err)
+		return failed(kindKubeProxy, err), nil
 	}
-	where, err := findListeners(addresses, processes.kubeProxies, local)
+	p := &kubeProxy{in: in, processes: processes, files: &proxyFiles{}, questioner: newQuestioner()}
+	p.readFiles()
+	p.processes.kubeProxies = p.files.withEmbedded(p.processes)
+	p.configs = p.files.configsOf(p.processes.kubeProxies)
+	var local *localAddresses
+	if in.network != nil {
+		local = in.network.local()
+	}
+	where, err := findListeners(in.addresses, p.configs, local)
 	if err != nil {
-		return failed(kindKubeProxy, err)
+		return failed(kindKubeProxy, err), nil
 	}
-	p := &kubeProxy{processes: processes, questioner: newQuestioner()}
 	p.ask(ctx, where)
-	return p.section(assertedNone)
+	p.missing = p.noneMissing()
+	return p.section(), p
+}
+
+func (p *kubeProxy) readFiles() {
+	tree, err := openHostTree(p.in.host)
+	if err != nil {
+		p.filesErr = err
+		return
+	}
+	p.files = readProxyFiles(tree, p.processes)
+	p.filesErr = tree.close()
 }
 
 // ask puts the questions. An address where nobody answers the first is not asked the others.
@@ -65,11 +97,10 @@ func (p *kubeProxy) ask(ctx context.Context, where listeners) {
 			p.modes = append(p.modes, modeAnswer{mode.url, printable([]byte(word))})
 		}
 		p.questioner.ask(ctx, address, "/metrics", maxMetricsAnswer, p.takeMetrics)
-		var configured configuredMode
-		configz := p.questioner.ask(ctx, address, "/configz", maxAnswer, parseConfigz(&configured))
-		if configz.ok {
-			configured.source = "/configz"
-			p.configured = configured
+		var config proxyConfig
+		if p.questioner.ask(ctx, address, "/configz", maxAnswer, parseConfigz(&config)).ok {
+			config.mode.source, config.settings.Source = "/configz", "/configz"
+			p.configured = config
 		}
 	}
 	for _, address := range where.healthz {
@@ -89,22 +120,24 @@ func (p *kubeProxy) takeMetrics(body io.Reader) (err error) {
 	return err
 }
 
-// seen: there is a kube-proxy. An assertion does not hold against that. A word at /proxyMode that is no mode counts: it
-// may be a kube-proxy of the future.
-func (p *kubeProxy) seen() bool {
-	return len(p.processes.kubeProxies) > 0 || len(p.modes) > 0 || p.metrics != nil || p.configured.found
+// runs: there is a kube-proxy now. A word at /proxyMode that is no mode counts: it may be a kube-proxy of the future.
+func (p *kubeProxy) runs() bool {
+	return len(p.processes.kubeProxies) > 0 || len(p.modes) > 0 || p.metrics != nil || p.configured.mode.found
 }
 
-func (p *kubeProxy) section(assertedNone string) *offrampv1.Section {
+// seen: there is a kube-proxy, or what starts one. An assertion does not hold against that.
+func (p *kubeProxy) seen() bool { return p.runs() || len(p.files.starting()) > 0 }
+
+func (p *kubeProxy) section() *offrampv1.Section {
 	content := p.facts()
-	content.AssertedNoneReason = cut(printable([]byte(assertedNone)), maxErrorBytes)
+	content.AssertedNoneReason = cut(printable([]byte(p.in.assertedNone)), maxErrorBytes)
 	content.RunningMode, content.RunningModeSource = p.running(content.GetAssertedNoneReason())
 	stable := &offrampv1.SectionStable{Content: &offrampv1.SectionStable_KubeProxy{KubeProxy: content}}
 	var section *offrampv1.Section
 	switch {
 	case p.seen() || p.answered:
 		section = read(kindKubeProxy, false, stable)
-	case p.processes.visible || assertedNone != "":
+	case p.processes.visible || p.in.assertedNone != "":
 		section = absent(kindKubeProxy)
 		section.Stable.Content = stable.GetContent()
 	default:
@@ -119,6 +152,8 @@ func (p *kubeProxy) facts() *offrampv1.KubeProxyFacts {
 	content := &offrampv1.KubeProxyFacts{
 		HostProcessesVisible: p.processes.visible,
 		Endpoints:            p.questioner.endpoints,
+		NoneMissing:          p.missing,
+		Replacements:         p.replacements(),
 	}
 	if p.metrics != nil {
 		content.Version = p.metrics.version
@@ -131,12 +166,11 @@ func (p *kubeProxy) facts() *offrampv1.KubeProxyFacts {
 	for _, process := range p.processes.kubeProxies[:min(len(p.processes.kubeProxies), maxProcesses)] {
 		content.Processes = append(content.Processes, process.report())
 	}
-	configured := p.configured
-	if !configured.found {
-		configured = modeFromFlags(p.processes.kubeProxies)
-	}
-	content.ConfiguredMode, content.ConfiguredModeOrigin = configured.report(content.GetVersion())
-	content.ConfiguredModeSource = configured.source
+	config := p.config()
+	content.ConfiguredMode, content.ConfiguredModeOrigin = config.mode.report(content.GetVersion())
+	content.ConfiguredModeSource = config.mode.source
+	content.Settings = config.settings
+	content.Files = p.files.report(content.GetVersion())
 	return content
 }
 
@@ -151,12 +185,17 @@ func (p *kubeProxy) running(assertedNone string) (offrampv1.ProxyMode, string) {
 		mode, source = runningMode(p.modes)
 	case len(p.processes.kubeProxies) > 0:
 		source = fmt.Sprintf("process %d is a kube-proxy, but no /proxyMode answers", p.processes.kubeProxies[0].pid)
-	case p.seen():
+	case p.runs():
 		source = "something answers as kube-proxy does, but not at /proxyMode"
+	case p.seen():
+		file := p.files.starting()[0]
+		source = "no kube-proxy runs, but " + clean("/"+file.path) + " (" + file.kind + ") starts one"
 	case p.answered:
 		source = "something answers where kube-proxy would, but not as kube-proxy does"
 	case !p.processes.visible:
 		source = "the processes of the host are not in sight, and nothing answers"
+	case len(p.missing) == 0:
+		mode, source = proxyModeNone, p.proof()
 	}
 	if assertedNone != "" {
 		source += "; this overrules the assertion that none runs: " + assertedNone
@@ -170,6 +209,7 @@ func (p *kubeProxy) volatile() *offrampv1.KubeProxyVolatile {
 		for _, family := range slices.Sorted(maps.Keys(p.metrics.syncs)) {
 			content.Syncs = append(content.Syncs, p.metrics.syncs[family])
 		}
+		p.metrics.addTo(content)
 	}
 	for _, process := range p.processes.kubeProxies {
 		oldest := content.GetStartedAt().AsTime()

@@ -10,19 +10,27 @@ import (
 const (
 	metricsPort = 10249
 	healthzPort = 10256
+
+	// maxListeners bounds how many addresses are asked: each may take askTimeout.
+	maxListeners = 4
 )
 
 // listeners is where a kube-proxy may be asked, best guess first.
 type listeners struct{ metrics, healthz []netip.AddrPort }
 
-// findListeners derives the addresses: what the caller says, else what the processes' flags say, else the defaults. With
-// --config kube-proxy ignores its other flags, and the file is not in sight: then the defaults are the best guess.
-func findListeners(overrides KubeProxyAddresses, processes []process, local *localAddresses) (listeners, error) {
-	metrics, err := candidates(overrides.Metrics, processes, "metrics-bind-address", metricsPort)
+// findListeners derives the addresses: what the caller says, else what the configurations of the processes say, else the
+// defaults.
+func findListeners(overrides KubeProxyAddresses, configs []proxyConfig, local *localAddresses) (listeners, error) {
+	var said KubeProxyAddresses
+	for _, config := range configs {
+		said.Metrics = append(said.Metrics, config.metrics)
+		said.Healthz = append(said.Healthz, config.healthz)
+	}
+	metrics, err := candidates(overrides.Metrics, said.Metrics, metricsPort)
 	if err != nil {
 		return listeners{}, err
 	}
-	healthz, err := candidates(overrides.Healthz, processes, "healthz-bind-address", healthzPort)
+	healthz, err := candidates(overrides.Healthz, said.Healthz, healthzPort)
 	if err != nil {
 		return listeners{}, err
 	}
@@ -33,7 +41,8 @@ func findListeners(overrides KubeProxyAddresses, processes []process, local *loc
 	}, nil
 }
 
-func candidates(overrides []string, processes []process, flag string, port uint16) ([]netip.AddrPort, error) {
+// candidates takes the overrides, all of which must be addresses, or else what was said, as far as it is one.
+func candidates(overrides, said []string, port uint16) ([]netip.AddrPort, error) {
 	var found []netip.AddrPort
 	for _, text := range overrides {
 		address, ok := parseListener(text, port)
@@ -42,12 +51,9 @@ func candidates(overrides []string, processes []process, flag string, port uint1
 		}
 		found = append(found, address)
 	}
-	for _, process := range processes {
-		if _, ignored := process.flag("config"); ignored || len(overrides) > 0 {
-			continue
-		}
-		text, _ := process.flag(flag)
-		if address, ok := parseListener(text, port); ok && !slices.Contains(found, address) {
+	for _, text := range said {
+		address, ok := parseListener(text, port)
+		if ok && len(overrides) == 0 && len(found) < maxListeners && !slices.Contains(found, address) {
 			found = append(found, address)
 		}
 	}

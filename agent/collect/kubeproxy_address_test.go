@@ -49,8 +49,8 @@ func TestFindListeners(t *testing.T) {
 			args:      "--metrics-bind-address=0.0.0.0:9", metrics: "127.0.0.1:1 [::1]:1", healthz: "127.0.0.1:2",
 		},
 	} {
-		processes := []process{{args: append([]string{"kube-proxy"}, strings.Fields(test.args)...)}}
-		got, err := findListeners(test.overrides, processes, test.local)
+		processes := []process{{program: programKubeProxy, args: append([]string{"kube-proxy"}, strings.Fields(test.args)...)}}
+		got, err := findListeners(test.overrides, new(proxyFiles).configsOf(processes), test.local)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
@@ -24,6 +25,12 @@ const (
 	metricPartial    = "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total"
 	metricNFTables   = "kubeproxy_sync_proxy_rules_nftables_sync_failures_total"
 	metricBuild      = "kubernetes_build_info"
+	// A histogram's sum and count.
+	metricDurationSum   = "kubeproxy_sync_proxy_rules_duration_seconds_sum"
+	metricDurationCount = "kubeproxy_sync_proxy_rules_duration_seconds_count"
+	// Of iptables mode since 1.31, where it could make its nfacct objects.
+	metricLocalhost = "kubeproxy_iptables_localhost_nodeports_accepted_packets_total"
+	metricInvalid   = "kubeproxy_iptables_ct_state_invalid_dropped_packets_total"
 
 	// maxMetricLine bounds one line, in bytes.
 	maxMetricLine = 1 << 16
@@ -35,6 +42,20 @@ const (
 type proxyMetrics struct {
 	version string
 	syncs   map[offrampv1.AddressFamily]*offrampv1.FamilySync
+	// localhost and invalid are nil when they are not exported.
+	localhost, invalid *uint64
+	// seconds is how long all syncs took, count how many there were, over both families.
+	seconds float64
+	count   uint64
+}
+
+// addTo adds the counters.
+func (m *proxyMetrics) addTo(content *offrampv1.KubeProxyVolatile) {
+	content.LocalhostNodeportPackets, content.InvalidDroppedPackets = m.localhost, m.invalid
+	content.SyncsMeasured = m.count
+	if m.count > 0 {
+		content.MeanSyncDuration = durationpb.New(time.Duration(m.seconds / float64(m.count) * float64(time.Second)))
+	}
 }
 
 // parseMetrics reads Prometheus' text format line by line and takes the few metrics it knows. A known metric that cannot be
@@ -68,7 +89,8 @@ func metricName(line []byte) string {
 		end = len(line)
 	}
 	switch name := string(line[:end]); name {
-	case metricLastSync, metricLastQueued, metricRestores, metricPartial, metricNFTables, metricBuild:
+	case metricLastSync, metricLastQueued, metricRestores, metricPartial, metricNFTables, metricBuild,
+		metricDurationSum, metricDurationCount, metricLocalhost, metricInvalid:
 		return name
 	default:
 		return ""
@@ -80,9 +102,19 @@ func (m *proxyMetrics) take(name, sample string) error {
 	if err != nil {
 		return err
 	}
-	if name == metricBuild {
+	switch name {
+	case metricBuild:
 		m.version = cut(printable([]byte(labels["git_version"])), maxVersion)
 		return nil
+	case metricLocalhost:
+		return addOptional(&m.localhost, value)
+	case metricInvalid:
+		return addOptional(&m.invalid, value)
+	case metricDurationSum:
+		return m.addSeconds(value)
+	case metricDurationCount:
+		m.count, err = addCounter(m.count, value)
+		return err
 	}
 	sync, err := m.sync(labels["ip_family"])
 	if err != nil {
@@ -134,6 +166,25 @@ func addCounter(sum uint64, value float64) (uint64, error) {
 		return sum, fmt.Errorf("%g is not a count", value)
 	}
 	return sum + uint64(value), nil
+}
+
+func addOptional(sum **uint64, value float64) error {
+	if *sum == nil {
+		*sum = new(uint64)
+	}
+	total, err := addCounter(**sum, value)
+	**sum = total
+	return err
+}
+
+// addSeconds adds a duration of at most a century.
+func (m *proxyMetrics) addSeconds(value float64) error {
+	const century = 100 * 366 * 24 * 3600
+	if !(value >= 0 && m.seconds+value <= century) {
+		return fmt.Errorf("%g is not a duration", value)
+	}
+	m.seconds += value
+	return nil
 }
 
 // parseSample reads what follows a metric's name: labels in braces, a value, maybe a time, which is not looked at.

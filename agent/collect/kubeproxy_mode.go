@@ -1,10 +1,7 @@
 package collect
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -56,6 +53,8 @@ type configuredMode struct {
 	word   string // empty: nobody chose
 	found  bool
 	source string
+	// preset is what a distribution chooses when nobody else did; unspecified for kube-proxy's own choice.
+	preset offrampv1.ProxyMode
 }
 
 // report turns an empty mode into the one that kube-proxy chooses: iptables in every release before 1.40. From there on
@@ -66,6 +65,8 @@ func (c configuredMode) report(version string) (offrampv1.ProxyMode, offrampv1.M
 		return proxyModeUnknown, offrampv1.ModeOrigin_MODE_ORIGIN_UNKNOWN
 	case c.word != "":
 		return proxyMode(c.word), offrampv1.ModeOrigin_MODE_ORIGIN_EXPLICIT
+	case c.preset != offrampv1.ProxyMode_PROXY_MODE_UNSPECIFIED:
+		return c.preset, offrampv1.ModeOrigin_MODE_ORIGIN_DEFAULTED
 	case defaultsToIPTables(version):
 		return offrampv1.ProxyMode_PROXY_MODE_IPTABLES, offrampv1.ModeOrigin_MODE_ORIGIN_DEFAULTED
 	default:
@@ -76,50 +77,4 @@ func (c configuredMode) report(version string) (offrampv1.ProxyMode, offrampv1.M
 func defaultsToIPTables(version string) bool {
 	major, minor, _ := parseRelease(strings.TrimPrefix(version, "v"))
 	return major == 1 && minor < 40
-}
-
-// modeFromFlags is what the command lines ask for. With --config every other flag is ignored (cmd/kube-proxy/app/options.go).
-func modeFromFlags(processes []process) configuredMode {
-	var modes []configuredMode
-	for _, process := range processes {
-		mode := configuredMode{source: "--proxy-mode", found: true}
-		if file, given := process.flag("config"); given && file != "" {
-			mode = configuredMode{source: "--config " + cut(printable([]byte(file)), maxArgBytes) + " is not in sight"}
-		} else if mode.word, given = process.flag("proxy-mode"); !given {
-			mode.source = "no --proxy-mode and no --config"
-		}
-		if !slices.Contains(modes, mode) {
-			modes = append(modes, mode)
-		}
-	}
-	switch len(modes) {
-	case 0:
-		return configuredMode{}
-	case 1:
-		return modes[0]
-	default:
-		return configuredMode{source: "the command lines of several kube-proxies differ"}
-	}
-}
-
-// parseConfigz takes the mode out of /configz. The key is "mode" since 1.36 and "Mode" before; encoding/json takes both.
-func parseConfigz(into *configuredMode) func(io.Reader) error {
-	return func(body io.Reader) error {
-		var all map[string]json.RawMessage
-		text, err := io.ReadAll(body)
-		if err != nil {
-			return err
-		}
-		if err := json.Unmarshal(text, &all); err != nil {
-			return errors.New("it is not a JSON object")
-		}
-		var config struct {
-			Mode *string `json:"mode"`
-		}
-		if err := json.Unmarshal(all[configzKey], &config); err != nil || config.Mode == nil {
-			return fmt.Errorf("it has no mode of %s", configzKey)
-		}
-		into.word, into.found = *config.Mode, true
-		return nil
-	}
 }

@@ -53,7 +53,7 @@ func TestConfiguredMode(t *testing.T) {
 	}
 }
 
-func TestModeFromFlags(t *testing.T) {
+func TestConfiguredModeOfFlags(t *testing.T) {
 	for lines, want := range map[string]configuredMode{
 		"":                                    {},
 		"--proxy-mode=ipvs":                   {word: "ipvs", found: true, source: "--proxy-mode"},
@@ -62,7 +62,7 @@ func TestModeFromFlags(t *testing.T) {
 		"-v 2":                                {found: true, source: "no --proxy-mode and no --config"},
 		"--config=/k.conf --proxy-mode=ipvs":  {source: "--config /k.conf is not in sight"},
 		"--config /k.conf":                    {source: "--config /k.conf is not in sight"},
-		"--proxy-mode=ipvs|--proxy-mode=iptables": {source: "the command lines of several kube-proxies differ"},
+		"--proxy-mode=ipvs|--proxy-mode=iptables": {source: "the configurations of several kube-proxies differ"},
 	} {
 		var processes []process
 		for line := range strings.SplitSeq(lines, "|") {
@@ -70,7 +70,9 @@ func TestModeFromFlags(t *testing.T) {
 				processes = append(processes, process{args: append([]string{"kube-proxy"}, strings.Fields(line)...)})
 			}
 		}
-		if got := modeFromFlags(processes); got != want {
+		p := &kubeProxy{files: &proxyFiles{}}
+		p.configs = p.files.configsOf(processes)
+		if got := p.config().mode; got != want {
 			t.Errorf("%s: %+v, want %+v", lines, got, want)
 		}
 	}
@@ -89,10 +91,10 @@ func TestParseConfigz(t *testing.T) {
 		`<html>`:                                                 "",
 		``:                                                       "",
 	} {
-		var mode configuredMode
-		err := parseConfigz(&mode)(strings.NewReader(text))
-		got := mode.word
-		if mode.found && got == "" {
+		var config proxyConfig
+		err := parseConfigz(&config)(strings.NewReader(text))
+		got := config.mode.word
+		if config.mode.found && got == "" {
 			got = "(empty)"
 		}
 		if got != want || (err == nil) != (want != "") {

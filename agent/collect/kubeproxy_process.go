@@ -2,12 +2,14 @@ package collect
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,7 +19,6 @@ import (
 )
 
 const (
-	kubeProxyName = "kube-proxy"
 	// maxProcesses, maxArgs and maxArgBytes bound what is reported of processes, as facts.proto says.
 	maxProcesses = 20
 	maxArgs      = 32
@@ -30,21 +31,30 @@ const (
 	clockTicks = 100
 )
 
-// process is a running kube-proxy.
+// process is a process of the host that matters to kube-proxy.
 type process struct {
 	pid     int32
+	name    string // in /proc/PID/comm
+	program program
 	args    []string // in full
 	started time.Time
+	// unit: it was started by systemd as a service of the host, so that the files it names are the host's.
+	unit bool
 }
 
 // processList is what the process table shows of kube-proxy.
 type processList struct {
 	kubeProxies []process // by process id
+	// supervisors are k3s and rke2, whose configuration says whether they run a kube-proxy.
+	supervisors []process
+	kubelets    []process
+	// others are further programs that matter, by name, once each.
+	others map[string]process
 	// visible: these are the processes of the node, so that a kube-proxy among them would have been seen.
 	visible bool
 }
 
-// readProcesses looks for processes named kube-proxy.
+// readProcesses looks for processes that are a kube-proxy, also inside another program, and for those that tell about one.
 //
 // The node's processes are in sight when kthreadd is, or a kubelet: kernel threads are in no PID namespace but the
 // first, and where the node is itself a container (kind), its kubelet marks its PID namespace. That process 1 is
@@ -54,45 +64,87 @@ func readProcesses(host Host) (processList, error) {
 	if err != nil {
 		return processList{}, fmt.Errorf("list the processes: %w", err)
 	}
-	list := processList{visible: showsKernelThreads(host)}
+	list := processList{visible: showsKernelThreads(host), others: map[string]process{}}
 	hidden := false
 	for _, entry := range entries {
 		pid, err := strconv.ParseInt(entry.Name(), 10, 32)
 		if err != nil {
 			continue
 		}
-		name, args, err := readProcess(host, entry.Name())
+		found, err := readProcess(host, entry.Name())
 		hidden = hidden || err != nil && !hasVanished(err)
-		switch {
-		case err != nil || len(args) == 0:
-		case name == kubeProxyName:
-			list.kubeProxies = append(list.kubeProxies, process{int32(pid), args, startTime(host, entry.Name())})
-		case name == "kubelet":
-			list.visible = true
+		if err != nil || len(found.args) == 0 {
+			continue
 		}
+		found.pid = int32(pid)
+		list.add(found)
 	}
+	list.sort()
 	list.visible = list.visible && !hidden
 	return list, nil
 }
 
-// readProcess reads name and arguments; the arguments only of names that matter. Zombies and kernel threads have none.
-func readProcess(host Host, pid string) (name string, args []string, err error) {
+func (l *processList) add(found process) {
+	found.program = programOf(found.name, found.args)
+	switch found.program {
+	case programKubeProxy, programHyperkube, programKubelite:
+		l.kubeProxies = append(l.kubeProxies, found)
+	case programK3s, programRKE2:
+		l.supervisors = append(l.supervisors, found)
+	}
+	if isKubelet(found) {
+		l.kubelets = append(l.kubelets, found)
+	}
+	l.visible = l.visible || found.name == nameKubelet
+	if _, known := l.others[found.name]; !known {
+		l.others[found.name] = found
+	}
+}
+
+// sort orders by process id, since a folder is listed in the order of its names.
+func (l *processList) sort() {
+	byPID := func(a, b process) int { return cmp.Compare(a.pid, b.pid) }
+	slices.SortFunc(l.kubeProxies, byPID)
+	slices.SortFunc(l.supervisors, byPID)
+	slices.SortFunc(l.kubelets, byPID)
+}
+
+// readProcess reads what matters of a process; more than its name only when the name matters. Zombies and kernel threads
+// have no arguments.
+func readProcess(host Host, pid string) (process, error) {
 	comm, err := readProcFile(host, pid, "comm")
 	if err != nil {
-		return "", nil, err
+		return process{}, err
 	}
-	name = strings.TrimSuffix(string(comm), "\n")
-	if name != kubeProxyName && name != "kubelet" {
-		return name, nil, nil
+	found := process{name: strings.TrimSuffix(string(comm), "\n")}
+	if !matters(found.name) {
+		return found, nil
 	}
 	line, err := readProcFile(host, pid, "cmdline")
 	if err != nil || len(line) == 0 {
-		return name, nil, err
+		return found, err
 	}
 	for arg := range bytes.SplitSeq(bytes.TrimSuffix(line, []byte{0}), []byte{0}) {
-		args = append(args, string(arg))
+		found.args = append(found.args, string(arg))
 	}
-	return name, args, nil
+	found.started, found.unit = startTime(host, pid), isUnit(host, pid)
+	return found, nil
+}
+
+// isUnit reports whether a process is in the control group of a service of systemd (man 7 cgroups). What a container engine
+// starts is in a scope or a bare group.
+func isUnit(host Host, pid string) bool {
+	groups, err := readProcFile(host, pid, "cgroup")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(groups)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) == 3 && strings.Contains(fields[2], "/system.slice/") && strings.HasSuffix(fields[2], ".service") {
+			return true
+		}
+	}
+	return false
 }
 
 func readProcFile(host Host, pid, name string) ([]byte, error) {
@@ -145,26 +197,12 @@ func statFields(host Host, pid string) []string {
 
 // report is the process as it travels.
 func (p process) report() *offrampv1.KubeProxyProcess {
-	report := &offrampv1.KubeProxyProcess{Pid: p.pid, Name: kubeProxyName}
+	report := &offrampv1.KubeProxyProcess{Pid: p.pid, Name: printable([]byte(p.name)), Program: string(p.program)}
 	for _, arg := range p.args[:min(len(p.args), maxArgs)] {
 		report.Args = append(report.Args, cut(printable([]byte(arg)), maxArgBytes))
 	}
 	return report
 }
 
-// flag returns the value of a flag as pflag reads it: --name=value or --name value, the last one wins.
-func (p process) flag(name string) (value string, found bool) {
-	for i := 1; i < len(p.args); i++ {
-		arg := p.args[i]
-		if arg == "--" {
-			break
-		}
-		if arg == "--"+name && i+1 < len(p.args) {
-			i++
-			value, found = p.args[i], true
-		} else if given, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
-			value, found = given, true
-		}
-	}
-	return value, found
-}
+// flags are the flags that the process was started with.
+func (p process) flags() arguments { return p.args[min(1, len(p.args)):] }

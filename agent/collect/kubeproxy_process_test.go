@@ -119,7 +119,7 @@ func TestStatFieldsOfAnOddName(t *testing.T) {
 	}
 }
 
-func TestProcessFlag(t *testing.T) {
+func TestArgumentsLast(t *testing.T) {
 	for line, want := range map[string]string{
 		"--proxy-mode=ipvs":                       "ipvs yes",
 		"--proxy-mode ipvs":                       "ipvs yes",
@@ -131,7 +131,7 @@ func TestProcessFlag(t *testing.T) {
 		"-- --proxy-mode=ipvs":                    " no",
 		"--v --proxy-mode=ipvs":                   "ipvs yes",
 	} {
-		value, found := process{args: append([]string{"kube-proxy"}, strings.Fields(line)...)}.flag("proxy-mode")
+		value, found := arguments(strings.Fields(line)).last("proxy-mode")
 		if got := value + map[bool]string{true: " yes", false: " no"}[found]; got != want {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}

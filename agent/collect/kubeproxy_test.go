@@ -48,7 +48,8 @@ func nowhere(t *testing.T) KubeProxyAddresses {
 
 func readProxy(t *testing.T, tree map[string]string, where KubeProxyAddresses, asserted string) *offrampv1.Section {
 	t.Helper()
-	return readKubeProxy(t.Context(), hostOf(t, tree), where, nil, asserted)
+	section, _ := readKubeProxy(t.Context(), proxySurroundings{host: hostOf(t, tree), addresses: where, assertedNone: asserted})
+	return section
 }
 
 // A node with a kube-proxy of the captures: its own answers, its own command line.

@@ -28,7 +28,7 @@ type Config struct {
 	KubeProxy KubeProxyAddresses
 	// SectionTimeout bounds the reading of one section; 0 means DefaultSectionTimeout.
 	SectionTimeout time.Duration
-	// History makes the Scanner remember changes of the running mode. A one-shot reading has none to remember.
+	// History makes the Scanner remember changes of the running mode, and how long no kube-proxy was seen. A one-shot reading has none to remember.
 	History bool
 }
 
@@ -37,6 +37,7 @@ type Scanner struct {
 	config  Config
 	modules *modules
 	history *history // nil without Config.History
+	exclude exclusions
 
 	mu   sync.Mutex
 	busy map[offrampv1.SectionKind]bool
@@ -125,13 +126,18 @@ func (c *scan) duties() []duty {
 }
 
 func (c *scan) readKubeProxy(ctx context.Context) *offrampv1.Section {
-	// Without the addresses only loopback is asked, which is where kube-proxy listens by default.
-	var local *localAddresses
-	if network, _, err := c.readNetwork(ctx); err == nil {
-		local = network.local()
-	}
 	config := c.scanner.config
-	return readKubeProxy(ctx, config.Host, config.KubeProxy, local, config.AssertNone)
+	in := proxySurroundings{
+		host: config.Host, addresses: config.KubeProxy, assertedNone: config.AssertNone, history: c.scanner.history,
+	}
+	if network, _, err := c.readNetwork(ctx); err == nil {
+		in.network = network
+	}
+	section, proxy := readKubeProxy(ctx, in)
+	if proxy != nil {
+		c.scanner.exclude.see(proxy.excludeCIDRs())
+	}
+	return section
 }
 
 func (c *scan) readNetworkSection(
