@@ -59,12 +59,16 @@ func (c claims) owner(server virtualServer) (kubeproxy.Owner, string) {
 	if c.local != nil {
 		local = c.local
 	}
-	return kubeproxy.VirtualServerOwner(kubeproxy.VirtualServer{
-		Protocol:         server.protocol,
-		Address:          server.address,
-		OnlyMasquerading: server.others == 0,
-		RealServers:      int(server.realServers),
-	}, ports, local, c.excluded)
+	return kubeproxy.VirtualServerOwner(server.artefact(), ports, local, c.excluded)
+}
+
+func (s virtualServer) artefact() kubeproxy.VirtualServer {
+	return kubeproxy.VirtualServer{
+		Protocol:         s.protocol,
+		Address:          s.address,
+		OnlyMasquerading: s.others == 0,
+		RealServers:      int(s.realServers),
+	}
 }
 
 // excludeCIDRs is ipvs.excludeCIDRs as last seen.

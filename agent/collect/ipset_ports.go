@@ -42,7 +42,9 @@ func (p *servicePorts) HasNodePort(protocol string, port uint16, family kubeprox
 }
 
 // Unfilled reports whether the family has sets of kube-proxy's, and nothing in them.
-func (p *servicePorts) Unfilled(family kubeproxy.Family) bool { return p.there[family] && !p.filled[family] }
+func (p *servicePorts) Unfilled(family kubeproxy.Family) bool {
+	return p.there[family] && !p.filled[family]
+}
 
 func newServicePorts() *servicePorts {
 	return &servicePorts{

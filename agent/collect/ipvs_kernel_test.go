@@ -106,7 +106,7 @@ func TestIPVSOfEveryKind(t *testing.T) {
 	if !enterForIPVS(t) {
 		return
 	}
-	wantState(t, readIPVS(t.Context(), DefaultHost(), noClaims(t)), sectionEmpty)
+	wantState(t, readIPVS(t.Context(), DefaultHost(), noClaims(t), noStatistics), sectionEmpty)
 	run(t, `-A -t 10.96.0.1:443 -s rr -p 10800
 -a -t 10.96.0.1:443 -r 10.244.0.1:443 -m -w 0
 -A -u 10.96.0.10:53 -s lc -o
@@ -116,7 +116,7 @@ func TestIPVSOfEveryKind(t *testing.T) {
 -A -f 7 -s rr
 -A -f 7 -6 -s rr
 `, "ipvsadm", "-R")
-	section := readIPVS(t.Context(), DefaultHost(), func(context.Context) claims { return handClaims() })
+	section := readIPVS(t.Context(), DefaultHost(), func(context.Context) claims { return handClaims() }, readStatistics)
 	wantState(t, section, sectionPresent)
 	got := section.GetStable().GetIpvs()
 	if got.GetVirtualServers() != 5 || got.GetRealServers() != 3 || got.GetRealServersWeightZero() != 1 {

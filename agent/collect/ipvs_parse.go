@@ -28,6 +28,7 @@ type ipvsTable struct {
 	servers     []virtualServer
 	realServers uint64
 	weightZero  uint64
+	persistent  uint64 // virtual servers
 	active      uint64 // connections
 	inactive    uint64
 	// content digests all of it but the connection counters, in the kernel's order.
@@ -93,7 +94,7 @@ func (p *ipvsParser) virtualServer(line []byte) error {
 	p.digest(line)
 	protocol, rest := field(line)
 	where, rest := field(rest)
-	scheduler, _ := field(rest)
+	scheduler, flags := field(rest)
 	if len(scheduler) == 0 {
 		return fmt.Errorf("virtual server %q has no scheduler", line)
 	}
@@ -108,7 +109,21 @@ func (p *ipvsParser) virtualServer(line []byte) error {
 		return fmt.Errorf("virtual server %q: cannot read %q", line, where)
 	}
 	p.table.servers = append(p.table.servers, server)
+	if isPersistent(flags) {
+		p.table.persistent++
+	}
 	return nil
+}
+
+// isPersistent looks for the word among the flags: "ops", "persistent TIMEOUT NETMASK".
+func isPersistent(flags []byte) bool {
+	for len(flags) > 0 {
+		var word []byte
+		if word, flags = field(flags); string(word) == "persistent" {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *ipvsParser) realServer(line []byte) error {

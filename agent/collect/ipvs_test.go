@@ -26,6 +26,9 @@ func noClaims(t *testing.T) func(context.Context) claims {
 	}
 }
 
+// noStatistics stands for a kernel that is not to be asked.
+func noStatistics(context.Context, func(serverKey, serverStatistics)) error { return nil }
+
 func handClaims() claims {
 	ports := newServicePorts()
 	ports.services[servicePort{"TCP", netip.MustParseAddrPort("10.96.0.1:443")}] = struct{}{}
@@ -47,11 +50,11 @@ const handTable = ipvsHeader +
 func TestReadIPVSAbsentAndEmpty(t *testing.T) {
 	// kube-proxy's node without ip_vs: /proc/net is there, ip_vs is not.
 	host := hostOf(t, map[string]string{"proc/net/dev": ""})
-	section := readIPVS(t.Context(), host, noClaims(t))
+	section := readIPVS(t.Context(), host, noClaims(t), noStatistics)
 	wantState(t, section, sectionAbsent)
 
 	host = hostOf(t, map[string]string{"proc/net/ip_vs": ipvsHeader})
-	section = readIPVS(t.Context(), host, noClaims(t))
+	section = readIPVS(t.Context(), host, noClaims(t), noStatistics)
 	wantState(t, section, sectionEmpty)
 	if got := section.GetVolatile().GetAttempts(); got != 2 {
 		t.Errorf("read %d times, want 2", got)
@@ -69,7 +72,7 @@ func TestReadIPVSUnreadable(t *testing.T) {
 		"cut short":         {"proc/net/ip_vs": ipvsHeader + "TCP  0A6000"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			section := readIPVS(t.Context(), hostOf(t, tree), noClaims(t))
+			section := readIPVS(t.Context(), hostOf(t, tree), noClaims(t), noStatistics)
 			wantState(t, section, sectionUnreadable)
 		})
 	}
@@ -77,7 +80,7 @@ func TestReadIPVSUnreadable(t *testing.T) {
 
 func TestReadIPVSContent(t *testing.T) {
 	host := hostOf(t, map[string]string{"proc/net/ip_vs": handTable})
-	section := readIPVS(t.Context(), host, func(context.Context) claims { return handClaims() })
+	section := readIPVS(t.Context(), host, func(context.Context) claims { return handClaims() }, noStatistics)
 	wantState(t, section, sectionPresent)
 	got := section.GetStable().GetIpvs()
 	want := &offrampv1.IpvsFacts{
@@ -128,7 +131,7 @@ func TestReadIPVSWithoutOwners(t *testing.T) {
 	host := hostOf(t, map[string]string{"proc/net/ip_vs": handTable})
 	section := readIPVS(t.Context(), host, func(context.Context) claims {
 		return claims{err: errors.New("operation not permitted")}
-	})
+	}, noStatistics)
 	wantState(t, section, sectionPresent)
 	got := section.GetStable().GetIpvs()
 	if got.GetVirtualServers() != 5 || got.GetAttributionError() != "operation not permitted" {
@@ -151,7 +154,7 @@ func TestReadIPVSThatKeepsChanging(t *testing.T) {
 		round++
 		writeFile(t, filepath.Join(host.Proc, "net/ip_vs"), handTable+fmt.Sprintf("TCP  0A6000%02X:0050 rr  \n", round))
 		return handClaims()
-	})
+	}, noStatistics)
 	wantState(t, section, sectionInconsistent)
 	if section.GetStable().GetIpvs() != nil {
 		t.Error("an inconsistent section has content")
@@ -167,7 +170,7 @@ func TestReadIPVSTakesOwnersBetweenTheTwoReadings(t *testing.T) {
 			return claims{err: errors.New("of the reading before")}
 		}
 		return handClaims()
-	})
+	}, noStatistics)
 	wantState(t, section, sectionPresent)
 	if got := section.GetStable().GetIpvs(); got.GetVirtualServers() != 6 || got.GetAttributionError() != "" || round != 2 {
 		t.Errorf("%d virtual servers, error %q, %d rounds", got.GetVirtualServers(), got.GetAttributionError(), round)
@@ -176,18 +179,18 @@ func TestReadIPVSTakesOwnersBetweenTheTwoReadings(t *testing.T) {
 
 func TestReadIPVSRefusesARepeatedEntry(t *testing.T) {
 	host := hostOf(t, map[string]string{"proc/net/ip_vs": ipvsHeader + strings.Repeat("TCP  0A600001:0050 rr  \n", 2)})
-	wantState(t, readIPVS(t.Context(), host, noClaims(t)), sectionInconsistent)
+	wantState(t, readIPVS(t.Context(), host, noClaims(t), noStatistics), sectionInconsistent)
 
 	// The file does not tell an IPv4 firewall mark from an IPv6 one.
 	host = hostOf(t, map[string]string{"proc/net/ip_vs": ipvsHeader + strings.Repeat("FWM  00000007 rr  \n", 2)})
-	section := readIPVS(t.Context(), host, func(context.Context) claims { return handClaims() })
+	section := readIPVS(t.Context(), host, func(context.Context) claims { return handClaims() }, noStatistics)
 	wantState(t, section, sectionPresent)
 }
 
 func TestIPVSSamplesAreBounded(t *testing.T) {
 	text := bigTable(300)
 	host := hostOf(t, map[string]string{"proc/net/ip_vs": string(text)})
-	section := readIPVS(t.Context(), host, func(context.Context) claims { return handClaims() })
+	section := readIPVS(t.Context(), host, func(context.Context) claims { return handClaims() }, noStatistics)
 	samples := section.GetStable().GetIpvs().GetSamples()
 	perOwner := map[string]int{}
 	for _, sample := range samples {

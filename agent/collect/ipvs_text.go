@@ -51,25 +51,39 @@ func parseHexAddrPort(text []byte) (netip.AddrPort, bool) {
 		return netip.AddrPort{}, false
 	}
 	host := text[:len(text)-5]
-	if host[0] == '[' {
-		address, ok := parseFullIPv6(host)
+	if host[0] == '[' && host[len(host)-1] == ']' {
+		address, ok := parseFullIPv6(host[1 : len(host)-1])
 		return netip.AddrPortFrom(address, port), ok
 	}
-	number, ok := parseHex32(host)
-	var raw [4]byte
-	binary.BigEndian.PutUint32(raw[:], number)
-	return netip.AddrPortFrom(netip.AddrFrom4(raw), port), ok
+	address, ok := parseHexIPv4(host)
+	return netip.AddrPortFrom(address, port), ok
 }
 
-// parseFullIPv6 reads eight groups of four hexadecimal digits in brackets, as the kernel's %pI6 prints them.
+// parseHexAddr reads an address of either family as /proc/net/ip_vs_conn has it: without brackets.
+func parseHexAddr(text []byte) (netip.Addr, bool) {
+	if len(text) == 8 {
+		return parseHexIPv4(text)
+	}
+	return parseFullIPv6(text)
+}
+
+// parseHexIPv4 reads eight hexadecimal digits, most significant byte first.
+func parseHexIPv4(text []byte) (netip.Addr, bool) {
+	number, ok := parseHex32(text)
+	var raw [4]byte
+	binary.BigEndian.PutUint32(raw[:], number)
+	return netip.AddrFrom4(raw), ok
+}
+
+// parseFullIPv6 reads eight groups of four hexadecimal digits, as the kernel's %pI6 prints them.
 func parseFullIPv6(text []byte) (netip.Addr, bool) {
-	const length = len("[0000:0000:0000:0000:0000:0000:0000:0000]")
-	if len(text) != length || text[0] != '[' || text[length-1] != ']' {
+	const length = len("0000:0000:0000:0000:0000:0000:0000:0000")
+	if len(text) != length {
 		return netip.Addr{}, false
 	}
 	var raw [16]byte
 	for group := range 8 {
-		start := 1 + 5*group
+		start := 5 * group
 		number, ok := parseHex16(text[start : start+4])
 		if !ok || group < 7 && text[start+4] != ':' {
 			return netip.Addr{}, false

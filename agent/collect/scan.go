@@ -103,7 +103,7 @@ func (c *scan) duties() []duty {
 	return []duty{
 		one(kindKernel, func(context.Context) *offrampv1.Section { return readKernel(host) }),
 		one(kindKubeProxy, c.readKubeProxy),
-		one(kindIPVS, func(ctx context.Context) *offrampv1.Section { return readIPVS(ctx, host, c.claims) }),
+		one(kindIPVS, func(ctx context.Context) *offrampv1.Section { return readIPVS(ctx, host, c.claims, readStatistics) }),
 		one(kindIPVSLink, func(ctx context.Context) *offrampv1.Section {
 			return c.readNetworkSection(ctx, kindIPVSLink, ipvsLinkSection)
 		}),

@@ -21,7 +21,7 @@ func VirtualServerOwner(
 		return Foreign("fwmark"), "kube-proxy makes none with a firewall mark"
 	case isIn(server.Address.Addr(), excluded):
 		return Foreign("excluded"), "address in kube-proxy's excludeCIDRs"
-	case isProbe(server):
+	case IsProbe(server):
 		return OwnerIPVS, "kube-proxy's probe for IPVS support"
 	case ports == nil:
 		return OwnerUnknown, "kube-proxy's sets could not be read"
@@ -68,7 +68,9 @@ func FamilyOf(address netip.Addr) Family {
 	}
 }
 
-func isProbe(server VirtualServer) bool {
+// IsProbe reports whether a virtual server is the one that kube-proxy makes at its start to find out whether IPVS works. It
+// is left where kube-proxy is killed meanwhile (pkg/proxy/ipvs/supported.go).
+func IsProbe(server VirtualServer) bool {
 	return server.Protocol == "TCP" && server.RealServers == 0 &&
 		server.Address == netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, 0}), 20000)
 }
