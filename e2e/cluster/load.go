@@ -10,8 +10,12 @@ import (
 	"offramp.dev/offramp/e2e/cluster/traffic"
 )
 
-// loadInterval is the time from one request to a target to the next. A guest in software makes some 100 a second.
-const loadInterval = 250 * time.Millisecond
+// loadInterval is the time from one request to a target to the next: a guest in software makes some 100 a second.
+// loadTimeout is when one has failed: there an answer may take a second when the host is busy.
+const (
+	loadInterval = 250 * time.Millisecond
+	loadTimeout  = 3 * time.Second
+)
 
 // Load is requests on their way.
 type Load struct{ process Process }
@@ -29,13 +33,23 @@ func (p *Pod) StartLoad(ctx context.Context, targets ...string) (*Load, error) {
 }
 
 func startLoad(ctx context.Context, m Machine, program string, targets []string) (*Load, error) {
-	argv := append([]string{program, "load", "-interval", loadInterval.String()}, targets...)
+	argv := append([]string{program, "load", "-interval", loadInterval.String(), "-timeout", loadTimeout.String()}, targets...)
 	process, err := m.Start(ctx, nil, argv...)
 	if err != nil {
 		return nil, fmt.Errorf("starting requests: %w", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	for !strings.Contains(process.Output(), asking) {
+		if err := pause(ctx, readyPoll, process.Done()); err != nil {
+			return nil, fmt.Errorf("waiting for the first request: %w: %s", err, process.Output())
+		}
+	}
 	return &Load{process: process}, nil
 }
+
+// asking is what the endpoint program says when it begins.
+const asking = "asking\n"
 
 // Stop ends the requests and says what became of them, in the order of the targets.
 func (l *Load) Stop() ([]traffic.Report, error) {
@@ -45,7 +59,8 @@ func (l *Load) Stop() ([]traffic.Report, error) {
 		return nil, err
 	}
 	var reports []traffic.Report
-	if err := json.Unmarshal([]byte(l.process.Output()), &reports); err != nil {
+	_, result, _ := strings.Cut(l.process.Output(), asking)
+	if err := json.Unmarshal([]byte(result), &reports); err != nil {
 		return nil, fmt.Errorf("reading what became of requests (exit status %d): %w: %s", code, err, strings.TrimSpace(l.process.Output()))
 	}
 	return reports, nil

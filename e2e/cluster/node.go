@@ -46,6 +46,8 @@ type Node struct {
 	proxy   string // path of kube-proxy as the node sees it
 	program string // path of the endpoint program as the node sees it
 	pods    int
+
+	programs []string // folders that come before the host's own in PATH
 }
 
 // Paths of the programs in virtual machines.
@@ -112,6 +114,12 @@ func (n *Node) makeNamespace(ctx context.Context, _ NodeSpec) error {
 		return err
 	}
 	n.network, n.Machine = network, hosted{network: network}
+	if err := n.withoutModprobe(ctx); err != nil {
+		return err
+	}
+	if err := feed(ctx, n, noDetection, "sh", "-e"); err != nil {
+		return err
+	}
 	n.V4 = netip.AddrFrom4([4]byte{198, 18, 200, byte(n.number)})
 	if err := network.Join(uplink); err != nil {
 		return err

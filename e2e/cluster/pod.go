@@ -55,8 +55,13 @@ func (n *Node) AddPod(ctx context.Context, name string) (*Pod, error) {
 func (p *Pod) link(ctx context.Context, outer string) error {
 	if p.Node.Guest != nil {
 		p.Machine = virtual{guest: p.Node.Guest, prefix: []string{"ip", "netns", "exec", p.Name}}
-		if err := ip(ctx, p.Node, "netns add "+p.Name,
-			fmt.Sprintf("link add %s address %s type veth peer name eth0 netns %s", outer, gateway, p.Name),
+		if err := ip(ctx, p.Node, "netns add "+p.Name); err != nil {
+			return err
+		}
+		if err := feed(ctx, p, noDetection, "sh", "-e"); err != nil {
+			return err
+		}
+		if err := ip(ctx, p.Node, fmt.Sprintf("link add %s address %s type veth peer name eth0 netns %s", outer, gateway, p.Name),
 			fmt.Sprintf("link set %s up", outer)); err != nil {
 			return err
 		}
@@ -67,6 +72,9 @@ func (p *Pod) link(ctx context.Context, outer string) error {
 		return err
 	}
 	p.Machine = hosted{network: network}
+	if err := feed(ctx, p, noDetection, "sh", "-e"); err != nil {
+		return err
+	}
 	return p.Node.network.Link(outer, gateway, network, "eth0")
 }
 

@@ -25,6 +25,34 @@ func (w *world) sources(t *testing.T) []source {
 	}
 }
 
+// waitReachable waits until pods and nodes reach the pods' own addresses in both families: links need a moment.
+func (w *world) waitReachable(t *testing.T) {
+	t.Helper()
+	eventually(t, time.Minute, "pods are reached by their own addresses", func() bool {
+		for _, s := range w.sources(t) {
+			var targets []string
+			for _, p := range w.pods {
+				targets = append(targets, p.Name+"="+p.V4.String()+":8080", p.Name+"6=["+p.V6.String()+"]:8080")
+			}
+			load, err := s.start(targets...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(300 * time.Millisecond)
+			reports, err := load.Stop()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range reports {
+				if r.Failures > 0 || r.Requests == 0 {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
 // targets are the ClusterIP and the NodePort of a Service, for the node under test. Another node reaches its ClusterIPs
 // by a kube-proxy of its own, so that one asks for the NodePort only.
 func (w *world) targets(from string) []string {
@@ -89,13 +117,20 @@ func (w *world) mustServe(t *testing.T) {
 	}
 }
 
-// of picks the reports of targets whose label ends so.
-func of(reports []traffic.Report, suffix string) []traffic.Report {
-	var found []traffic.Report
+// checkFailures fails the test where targets whose label ends so had failures and should not have, or had none and should.
+func checkFailures(t *testing.T, when string, reports []traffic.Report, suffix string, want bool) {
+	t.Helper()
 	for _, r := range reports {
-		if strings.HasSuffix(r.Target, suffix) {
-			found = append(found, r)
+		if strings.HasSuffix(r.Target, suffix) && (r.Failures > 0) != want {
+			t.Errorf("%s: %s: %d of %d requests failed, want failures: %v (%v)", when, r.Target, r.Failures, r.Requests, want, r.Reasons)
 		}
 	}
-	return found
+}
+
+// logReports shows what became of requests.
+func logReports(t *testing.T, when string, reports []traffic.Report) {
+	t.Helper()
+	for _, r := range reports {
+		t.Logf("%s: %-16s %3d requests, %3d failed %v, longest gap %s", when, r.Target, r.Requests, r.Failures, r.Reasons, time.Duration(r.GapMillis)*time.Millisecond)
+	}
 }

@@ -11,12 +11,15 @@ import (
 func (n *Node) podRangeV4() string { return fmt.Sprintf("10.244.%d.0/24", n.number) }
 func (n *Node) podRangeV6() string { return fmt.Sprintf("fd00:10:244:%x::/64", n.number) }
 
+// noDetection lets IPv6 addresses of links that come later work at once, without a look for others that have them.
+const noDetection = "echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad\n"
+
 // setUp gives the node what a machine has before kube-proxy comes: addresses, and forwarding and routes to all pods, as
 // a network plugin makes them.
 func (n *Node) setUp(ctx context.Context, spec NodeSpec) error {
 	n.V6 = netip.MustParseAddr(fmt.Sprintf("fd00:18::%x:%x", n.V4.As4()[2], n.V4.As4()[3]))
 	forward := "echo 1 >/proc/sys/net/ipv4/ip_forward\necho 1 >/proc/sys/net/ipv6/conf/all/forwarding\n"
-	if err := feed(ctx, n, forward, "sh", "-e"); err != nil {
+	if err := feed(ctx, n, forward+noDetection, "sh", "-e"); err != nil {
 		return err
 	}
 	// Service addresses have to be routed somewhere before a rule can send them elsewhere.

@@ -35,14 +35,28 @@ func legacyName(name string) string {
 
 // makeLegacyHere puts a folder of links first in the PATH of a node that shares the host's file system.
 func (n *Node) makeLegacyHere(ctx context.Context) error {
-	dir, err := lab.Cached(ctx, "legacy-iptables", func(path string) error {
+	links := map[string]string{}
+	for _, name := range iptablesNames {
+		links[name] = legacyName(name)
+	}
+	return n.preferPrograms(ctx, "legacy", links)
+}
+
+// withoutModprobe keeps kube-proxy, whose cleaner asks for ip_vs, from loading a module into the host's kernel.
+func (n *Node) withoutModprobe(ctx context.Context) error {
+	return n.preferPrograms(ctx, "no-modprobe", map[string]string{"modprobe": "false"})
+}
+
+// preferPrograms lets names mean other programs of the host on a node that shares its file system. set names the links.
+func (n *Node) preferPrograms(ctx context.Context, set string, links map[string]string) error {
+	dir, err := lab.Cached(ctx, filepath.Join("links", set), func(path string) error {
 		if err := os.Mkdir(path, 0o755); err != nil {
 			return fmt.Errorf("making a folder: %w", err)
 		}
-		for _, name := range iptablesNames {
-			program, err := exec.LookPath(legacyName(name))
+		for name, target := range links {
+			program, err := exec.LookPath(target)
 			if err != nil {
-				return fmt.Errorf("looking for iptables-legacy: %w", err)
+				return fmt.Errorf("looking for a program: %w", err)
 			}
 			if err := os.Symlink(program, filepath.Join(path, name)); err != nil {
 				return fmt.Errorf("linking %s: %w", name, err)
@@ -50,7 +64,9 @@ func (n *Node) makeLegacyHere(ctx context.Context) error {
 		}
 		return nil
 	})
-	n.Machine = hosted{network: n.network, env: []string{"PATH=" + dir + ":" + os.Getenv("PATH")}}
+	n.programs = append(n.programs, dir)
+	way := strings.Join(append(n.programs, os.Getenv("PATH")), ":")
+	n.Machine = hosted{network: n.network, env: []string{"PATH=" + way}}
 	return err
 }
 

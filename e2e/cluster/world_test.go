@@ -42,6 +42,7 @@ func newWorld(t *testing.T, spec cluster.NodeSpec) *world {
 		}
 		w.pods = append(w.pods, pod)
 	}
+	w.waitReachable(t)
 	if err := c.CreateServices(t.Context(), w.node, w.pods); err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +110,10 @@ func errorsOf(log string) []string {
 	}
 	var found []string
 	for text, count := range counts {
+		if strings.HasPrefix(text, "metrics_linux.go:") {
+			found = append(found, text) // once for each time that metrics are asked for
+			continue
+		}
 		found = append(found, fmt.Sprintf("%d x %s", count, text))
 	}
 	slices.Sort(found)

@@ -5,7 +5,7 @@
 //	endpoint get URL                          print what a server on the node answers
 //	endpoint load [-interval D] [-timeout D] [-for D] LABEL=[udp:|long:]IP:PORT...
 //
-// load writes one JSON line (a Report) when it gets SIGTERM or its time is over.
+// load says "asking" once it is ready for SIGTERM, and writes one JSON line, a list of reports, when it gets SIGTERM or its time is over.
 package main
 
 import (
@@ -55,6 +55,7 @@ func runLoad(ctx context.Context, args []string) error {
 		ctx, cancel = context.WithTimeout(ctx, *limit)
 		defer cancel()
 	}
+	fmt.Println("asking")
 	reports, err := load(ctx, flags.Args(), *interval, *timeout)
 	if err != nil {
 		return err
