@@ -38,10 +38,8 @@ type node struct {
 
 // Where things are in a guest.
 const (
-	agentPath    = "/usr/local/bin/offramp-agent"
-	caPath       = "/etc/offramp/ca.pem"
-	standInPath  = "/usr/local/bin/kube-proxy"
-	captureFiles = "/var/lib/capture"
+	agentPath = "/usr/local/bin/offramp-agent"
+	caPath    = "/etc/offramp/ca.pem"
 )
 
 // bring boots a node, puts its state into it and starts what runs there.
@@ -54,8 +52,8 @@ func bring(ctx context.Context, l *lab.Lab, spec nodeSpec, files programs, aggre
 	if err := lab.Restore(ctx, guest, spec.capture); err != nil {
 		return nil, err
 	}
-	if n.kubeProxy, err = startStandIn(ctx, guest, spec.capture); err != nil {
-		return nil, fmt.Errorf("starting the stand-in for kube-proxy on %s: %w", spec.name, err)
+	if n.kubeProxy, err = lab.StandIn(ctx, guest, spec.capture); err != nil {
+		return nil, err
 	}
 	n.agent, err = guest.Start(ctx, lab.Command{Argv: []string{agentPath, "run", "--node", spec.name,
 		"--aggregator", aggregator, "--ca-file", caPath, "--scan-interval", scanInterval.String()}})

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,17 +12,15 @@ import (
 // programs are the files that the demo runs, and the certificates that they trust.
 type programs struct {
 	agent, aggregator, kubectl string
-	standIn                    string
 	certificates               authority.Files
 }
 
-// findPrograms looks for the three programs and builds the stand-in for kube-proxy into the work folder.
-func findPrograms(ctx context.Context, bin, work string, certificates authority.Files) (programs, error) {
+// findPrograms looks for the three programs.
+func findPrograms(bin string, certificates authority.Files) (programs, error) {
 	p := programs{
 		agent:        filepath.Join(bin, "offramp-agent"),
 		aggregator:   filepath.Join(bin, "offramp-aggregator"),
 		kubectl:      filepath.Join(bin, "kubectl-offramp"),
-		standIn:      filepath.Join(work, "kube-proxy"),
 		certificates: certificates,
 	}
 	for _, path := range []string{p.agent, p.aggregator, p.kubectl} {
@@ -31,14 +28,13 @@ func findPrograms(ctx context.Context, bin, work string, certificates authority.
 			return programs{}, fmt.Errorf("finding the programs; run make build first: %w", err)
 		}
 	}
-	return p, lab.GoBuild(ctx, "offramp.dev/offramp/e2e/standin", p.standIn)
+	return p, nil
 }
 
 // forGuest are the files that a node needs.
 func (p programs) forGuest() []lab.File {
 	return []lab.File{
 		{Path: agentPath, Host: p.agent, Mode: 0o755},
-		{Path: standInPath, Host: p.standIn, Mode: 0o755},
 		{Path: caPath, Host: p.certificates.CA},
 	}
 }

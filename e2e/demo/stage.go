@@ -55,7 +55,7 @@ func (s *stage) fill(ctx context.Context, bin, work string) error {
 	if err != nil {
 		return err
 	}
-	if s.programs, err = findPrograms(ctx, bin, work, certificates); err != nil {
+	if s.programs, err = findPrograms(bin, certificates); err != nil {
 		return err
 	}
 	if err := s.startAggregator(ctx); err != nil {
