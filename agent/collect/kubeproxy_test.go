@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"offramp.dev/offramp/internal/facts"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -271,8 +272,7 @@ func TestHistoryFollowsTheScans(t *testing.T) {
 	scanner := New(Config{Host: DefaultHost(), History: true, KubeProxy: serve(t, answers)})
 	scanner.Scan(t.Context())
 	answers["/proxyMode"] = "nftables"
-	sections := scanner.Scan(t.Context()).GetSections()
-	changes := sections[len(sections)-1].GetStable().GetHistory().GetModeChanges()
+	changes := facts.Find(scanner.Scan(t.Context()), kindHistory).GetStable().GetHistory().GetModeChanges()
 	want := &offrampv1.ModeChange{From: offrampv1.ProxyMode_PROXY_MODE_IPVS, To: offrampv1.ProxyMode_PROXY_MODE_NFTABLES}
 	if diff := cmp.Diff([]*offrampv1.ModeChange{want}, changes, protocmp.Transform(), protocmp.IgnoreFields(&offrampv1.ModeChange{}, "at")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -38,6 +38,7 @@ type Scanner struct {
 	modules *modules
 	history *history // nil without Config.History
 	exclude exclusions
+	files   fileCache
 
 	mu   sync.Mutex
 	busy map[offrampv1.SectionKind]bool
@@ -96,6 +97,7 @@ type scan struct {
 	mu       sync.Mutex
 	network  *network
 	attempts uint32
+	listed   *processList
 }
 
 func (c *scan) duties() []duty {
@@ -122,7 +124,32 @@ func (c *scan) duties() []duty {
 		one(kindAddresses, func(ctx context.Context) *offrampv1.Section {
 			return c.readNetworkSection(ctx, kindAddresses, addressesSection)
 		}),
+		one(kindHost, c.readHost),
 	}
+}
+
+func (c *scan) readHost(ctx context.Context) *offrampv1.Section {
+	in := hostSurroundings{host: c.scanner.config.Host, mods: c.scanner.modules, cache: &c.scanner.files, processes: c.processes()}
+	if network, _, err := c.readNetwork(ctx); err == nil {
+		in.network = network
+	}
+	return readHost(ctx, in)
+}
+
+// processes returns what kube-proxy was looked for among, and looks again where that could not be done. It is nil when that
+// fails, too.
+func (c *scan) processes() *processList {
+	c.mu.Lock()
+	known := c.listed
+	c.mu.Unlock()
+	if known != nil {
+		return known
+	}
+	list, err := readProcesses(c.scanner.config.Host)
+	if err != nil {
+		return nil
+	}
+	return &list
 }
 
 func (c *scan) readKubeProxy(ctx context.Context) *offrampv1.Section {
@@ -136,6 +163,9 @@ func (c *scan) readKubeProxy(ctx context.Context) *offrampv1.Section {
 	section, proxy := readKubeProxy(ctx, in)
 	if proxy != nil {
 		c.scanner.exclude.see(proxy.excludeCIDRs())
+		c.mu.Lock()
+		c.listed = &proxy.processes
+		c.mu.Unlock()
 	}
 	return section
 }

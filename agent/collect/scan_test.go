@@ -37,8 +37,8 @@ func TestScanReturnsEverySectionInOrder(t *testing.T) {
 	if node.GetNode() != "here" || node.GetAgentVersion() != "v0" {
 		t.Errorf("node %q, agent %q", node.GetNode(), node.GetAgentVersion())
 	}
-	if len(node.GetSections()) != 13 {
-		t.Fatalf("%d sections, want 13", len(node.GetSections()))
+	if len(node.GetSections()) != 14 {
+		t.Fatalf("%d sections, want 14", len(node.GetSections()))
 	}
 	for i, section := range node.GetSections() {
 		if int(section.GetKind()) != i+1 {
@@ -71,8 +71,8 @@ func TestScanIsStable(t *testing.T) {
 func TestScanEndsWhenTheContextDoes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if node := New(Config{Host: DefaultHost()}).Scan(ctx); len(node.GetSections()) != 13 {
-		t.Errorf("%d sections, want 13", len(node.GetSections()))
+	if node := New(Config{Host: DefaultHost()}).Scan(ctx); len(node.GetSections()) != 14 {
+		t.Errorf("%d sections, want 14", len(node.GetSections()))
 	}
 }
 
