@@ -83,3 +83,13 @@ func (c *Chain) Owner(table string, family kubeproxy.Family) kubeproxy.Owner {
 	}
 	return kubeproxy.ChainOwner(kubeproxy.Chain{Table: table, Name: c.Name, Family: family})
 }
+
+// EachChain visits every chain, table by table.
+func (r *Ruleset) EachChain(visit func(*RuleTable, *Chain)) {
+	for i := range r.Tables {
+		table := &r.Tables[i]
+		for j := range table.Chains {
+			visit(table, &table.Chains[j])
+		}
+	}
+}
