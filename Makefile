@@ -18,10 +18,10 @@ KERNELS ?= 5.10,6.1,6.12
 # The demo adds SEED virtual servers as kube-proxy leaves them, SEED foreign ones and SEED foreign sets to the dirty node.
 SEED    ?= 0
 
-.PHONY: help build generate lint test test-unit test-kernel test-e2e demo bench clean deps tools check-generated
+.PHONY: help build generate lint test test-unit test-kernel test-e2e e2e e2e-all demo bench clean deps tools check-generated
 
 help: ## say what each target does
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 build: ## build the three programs, static, into bin/
 	@command -v $(GO) >/dev/null || { echo "make build: no go in PATH; install Go 1.26 or newer" >&2; exit 1; }
@@ -64,7 +64,22 @@ test-kernel: ## run the kernel tests of the agent inside VMs with the kernels of
 	CGO_ENABLED=0 $(GO) test -count=1 -timeout 30m -exec "$(GO) run $(CURDIR)/e2e/lab/vmexec -kernel $(KERNELS)" ./agent/collect
 
 test-e2e: build ## run the whole programs: fleet, lab and demo
-	$(GO) test -count=1 -timeout 30m ./e2e/...
+	$(GO) test -count=1 -timeout 30m $$($(GO) list ./e2e/... | grep -v /e2e/cluster)
+
+# What a run sees of kube-proxy goes through this folder into docs/kube-proxy-facts.md.
+FACTS   := $(BIN)/facts
+
+e2e: deps ## a real cluster: every way that nodes leave ipvs mode, with a table of what stays (the first time builds Kubernetes, 15 minutes more)
+	$(GO) run ./e2e/cluster/build
+	rm -rf $(FACTS) && mkdir -p $(FACTS) docs
+	OFFRAMP_FACTS_DIR=$(CURDIR)/$(FACTS) $(GO) test -count=1 -timeout 45m -parallel 2 -v ./e2e/cluster/...
+	$(GO) run ./e2e/cluster/facts/render -rows $(FACTS) -o docs/kube-proxy-facts.md -what 'make e2e'
+
+e2e-all: deps ## the same with both versions of kube-proxy, both backends of iptables and all kernels: about two hours
+	$(GO) run ./e2e/cluster/build
+	rm -rf $(FACTS) && mkdir -p $(FACTS) docs
+	OFFRAMP_E2E_ALL=1 OFFRAMP_FACTS_DIR=$(CURDIR)/$(FACTS) $(GO) test -count=1 -timeout 5h -parallel 2 -v ./e2e/cluster/...
+	$(GO) run ./e2e/cluster/facts/render -rows $(FACTS) -o docs/kube-proxy-facts.md -what 'make e2e-all'
 
 demo: deps build ## three VMs, three kernels, three node states: who can leave ipvs, and what is left (SEED=n)
 	$(GO) run ./e2e/demo -bin $(BIN) -seed $(SEED)

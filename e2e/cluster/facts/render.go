@@ -11,7 +11,7 @@ import (
 
 const head = `# What kube-proxy leaves on a node
 
-Made by ` + "`make e2e`" + ` (%s); not edited by hand. In each row a real kube-proxy, against a real API server
+Made by a run of ` + "`%s`" + `; not edited by hand. In each row a real kube-proxy, against a real API server
 with one Service of every kind, took a node from one state to another. Counts are those of ipvsadm, ipset,
 iptables-save of both backends, ip and nft on that node before -> after; one number means that nothing changed.
 
@@ -26,7 +26,7 @@ iptables-save of both backends, ip and nft on that node before -> after; one num
 |---|---|---|---|---|---|---|---|---|---|
 `
 
-// Render writes rows as a page. what says which tests made them.
+// Render writes rows as a page. what is the command that made them.
 func Render(rows []Row, what string) string {
 	var page strings.Builder
 	fmt.Fprintf(&page, head, what)

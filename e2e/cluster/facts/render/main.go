@@ -12,7 +12,7 @@ import (
 func main() {
 	dir := flag.String("rows", "", "folder with the rows")
 	out := flag.String("o", "", "file to write; empty is none")
-	what := flag.String("what", "e2e/cluster", "which tests made the rows")
+	what := flag.String("what", "make e2e", "the command that made the rows")
 	flag.Parse()
 	if err := run(*dir, *out, *what); err != nil {
 		fmt.Fprintln(os.Stderr, "render:", err)
