@@ -72,4 +72,4 @@ func (s virtualServer) artefact() kubeproxy.VirtualServer {
 }
 
 // excludeCIDRs is ipvs.excludeCIDRs as last seen.
-func (c *scan) excludeCIDRs() []string { return nil }
+func (c *scan) excludeCIDRs() []string { return c.scanner.excludeCIDRs() }

@@ -9,16 +9,16 @@ import (
 // configuration, while the virtual servers in them, which are somebody else's, stay. Safe for use by several goroutines.
 type exclusions struct {
 	mu    sync.Mutex
-	cidrs []netip.Prefix
+	cidrs []string
 }
 
 // see notes what a configuration says. One that says nothing changes nothing, and what is no prefix is left out: kube-proxy
 // refuses to start with it.
 func (e *exclusions) see(texts []string) {
-	var cidrs []netip.Prefix
+	var cidrs []string
 	for _, text := range texts {
 		if prefix, err := netip.ParsePrefix(text); err == nil {
-			cidrs = append(cidrs, prefix.Masked())
+			cidrs = append(cidrs, prefix.Masked().String())
 		}
 	}
 	e.mu.Lock()
@@ -30,7 +30,7 @@ func (e *exclusions) see(texts []string) {
 
 // excludeCIDRs returns ipvs.excludeCIDRs as last seen by this Scanner: virtual servers in them are foreign. Not to be
 // changed by the caller.
-func (s *Scanner) excludeCIDRs() []netip.Prefix {
+func (s *Scanner) excludeCIDRs() []string {
 	s.exclude.mu.Lock()
 	defer s.exclude.mu.Unlock()
 	return s.exclude.cidrs
