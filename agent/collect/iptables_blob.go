@@ -22,6 +22,7 @@ type legacyEntry struct {
 	matches      []byte
 	targetName   []byte
 	targetData   []byte
+	revision     uint32 // of the target
 }
 
 // eachEntry walks the entries of a table.
@@ -49,7 +50,7 @@ func (l *legacyLayout) entry(blob []byte, offset int) (legacyEntry, error) {
 	if target < l.header || next < target+partHeader || next > len(data) {
 		return legacyEntry{}, errLegacyTable
 	}
-	name, _, value, size, err := legacyPart(data[target:next])
+	name, revision, value, size, err := legacyPart(data[target:next])
 	if err != nil || target+size > next {
 		return legacyEntry{}, errLegacyTable
 	}
@@ -58,7 +59,7 @@ func (l *legacyLayout) entry(blob []byte, offset int) (legacyEntry, error) {
 		conditions: data[:l.conditions],
 		isGoto:     data[l.flags]&l.isGoto != 0,
 		matches:    data[l.header:target],
-		targetName: name, targetData: value,
+		targetName: name, targetData: value, revision: revision,
 	}, nil
 }
 
@@ -86,6 +87,7 @@ func (e *legacyEntry) rule() (rule, error) {
 		rule.addMatch(name, revision, info)
 		rest = rest[size:]
 	}
+	rule.addTarget(e.targetName, e.revision, e.targetData)
 	return rule, nil
 }
 
@@ -97,6 +99,11 @@ func (e *legacyEntry) jump() (uint32, bool) {
 	}
 	verdict := int32(binary.NativeEndian.Uint32(e.targetData))        //nolint:gosec // negative numbers are verdicts
 	return uint32(verdict), verdict >= 0 && uint32(verdict) != e.next //nolint:gosec // not negative here
+}
+
+// drops reports whether the entry is a plain DROP, as a built-in chain ends in when its policy is one: -NF_DROP - 1.
+func (e *legacyEntry) drops() bool {
+	return len(e.targetName) == 0 && len(e.targetData) >= 4 && int32(binary.NativeEndian.Uint32(e.targetData)) == -1 //nolint:gosec // a signed number
 }
 
 // chainHead returns the name of the user-defined chain that the entry begins. The last entry of a table is a head too.

@@ -15,6 +15,12 @@ type rule struct {
 	ctStateNew bool
 	// setMatch: it matches an ipset.
 	setMatch bool
+	// sets are the indices of the ipsets that it matches or changes.
+	sets []uint16
+	// marks are the packet marks that it compares with or sets.
+	marks []markUse
+	// verdictMaps are the maps of nf_tables that its verdict is looked up in.
+	verdictMaps [][]byte
 	// otherMatches: there is anything else that kube-proxy's own jumps from built-in chains never have: a match, a goto,
 	// a second comment.
 	otherMatches bool
@@ -30,8 +36,30 @@ func (r *rule) addMatch(name []byte, revision uint32, info []byte) {
 	case "set":
 		r.setMatch = true
 		r.otherMatches = true
+		if index, ok := setOfMatch(revision, info); ok {
+			r.sets = append(r.sets, index)
+		}
+	case "mark":
+		r.otherMatches = true
+		r.addMark(markOfMatch(revision, info))
 	default:
 		r.otherMatches = true
+	}
+}
+
+// addTarget takes a target of x_tables that is no verdict: its name without NUL, its revision and its raw data.
+func (r *rule) addTarget(name []byte, revision uint32, info []byte) {
+	switch string(name) {
+	case "SET":
+		r.sets = append(r.sets, setsOfTarget(revision, info)...)
+	case "MARK":
+		r.addMark(markOfTarget(revision, info))
+	}
+}
+
+func (r *rule) addMark(use markUse, ok bool) {
+	if ok {
+		r.marks = append(r.marks, use)
 	}
 }
 

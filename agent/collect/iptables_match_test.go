@@ -80,7 +80,11 @@ func TestAddMatch(t *testing.T) {
 			[]match{{"comment", 0, []byte("x\x00")}, {"comment", 0, []byte("y\x00")}},
 			rule{comment: []byte("y"), otherMatches: true},
 		},
-		"set":                 {[]match{{"set", 4, []byte{1, 0}}}, rule{setMatch: true, otherMatches: true}},
+		"set":                 {[]match{{"set", 4, []byte{1, 2, 2, 1}}}, rule{setMatch: true, sets: []uint16{0x201}, otherMatches: true}},
+		"set, oldest":         {[]match{{"set", 0, append([]byte{3, 0}, make([]byte, 30)...)}}, rule{setMatch: true, sets: []uint16{3}, otherMatches: true}},
+		"set, yet to come":    {[]match{{"set", 5, []byte{1, 0, 0, 0}}}, rule{setMatch: true, otherMatches: true}},
+		"mark":                {[]match{{"mark", 1, []byte{0, 0x40, 0, 0, 0, 0x40, 0, 0, 0}}}, rule{marks: []markUse{{0x4000, 0x4000}}, otherMatches: true}},
+		"mark, too short":     {[]match{{"mark", 1, []byte{0, 0x40, 0, 0}}}, rule{otherMatches: true}},
 		"addrtype":            {[]match{{"addrtype", 1, nil}}, rule{otherMatches: true}},
 		"no name":             {[]match{{"", 0, nil}}, rule{otherMatches: true}},
 		"a name like another": {[]match{{"comments", 0, []byte("x")}}, rule{otherMatches: true}},
@@ -91,7 +95,7 @@ func TestAddMatch(t *testing.T) {
 			for _, match := range test.matches {
 				got.addMatch([]byte(match.name), match.revision, match.info)
 			}
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(rule{})); diff != "" {
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(rule{}, markUse{})); diff != "" {
 				t.Errorf("by hand (-), parsed (+):\n%s", diff)
 			}
 		})

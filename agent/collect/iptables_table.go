@@ -71,6 +71,9 @@ func (c *legacyChains) countRules(layout *legacyLayout, table string, blob []byt
 		switch {
 		case inChain && (starts || head):
 			err = chain.checkEnd(&last)
+			if chain.builtIn && last.drops() {
+				rules.addDropPolicy(table, string(chain.name))
+			}
 		case inChain:
 			err = c.countRule(table, chain, &last, rules)
 		case !starts && !head:

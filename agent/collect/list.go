@@ -38,6 +38,8 @@ func (s *Scanner) readList(ctx context.Context, name offrampv1.ListName) ([]stri
 			return nil, err
 		}
 		return network.ipvsLinkAddresses(), nil
+	case offrampv1.ListName_LIST_NAME_NFTABLES_SERVICES:
+		return s.rules.readServiceList(ctx)
 	default:
 		return nil, errors.New("this agent does not know such a list")
 	}

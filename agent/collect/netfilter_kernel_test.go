@@ -34,6 +34,16 @@ type backend struct {
 	read                   func(context.Context) *offrampv1.Section
 }
 
+// readNetfilter reads nf_tables with a reader that remembers nothing.
+func readNetfilter(ctx context.Context, host Host, mods *modules) (v4, v6, native *offrampv1.Section) {
+	sections := newRuleReader(host, mods).readNFT(ctx)
+	return sections[0], sections[1], sections[2]
+}
+
+func readIptablesLegacy(ctx context.Context, host Host, family kubeproxy.Family) *offrampv1.Section {
+	return newRuleReader(host, newModules(host)).readLegacy(ctx, family)
+}
+
 func nftBackends() []backend {
 	return []backend{
 		{

@@ -205,7 +205,7 @@ func TestNativeTables(t *testing.T) {
 	for key, table := range want {
 		table.Owner = owners[key]
 	}
-	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff(want, got, protocmp.Transform(), countsOnly()); diff != "" {
 		t.Errorf("as nft lists them (-), read (+):\n%s", diff)
 	}
 	if facts.GetTables() != 7 || len(facts.GetOwners()) != 4 {
@@ -216,6 +216,11 @@ func TestNativeTables(t *testing.T) {
 	if diff := cmp.Diff(wantNAT, ipv4.GetTables(), protocmp.Transform()); diff != "" {
 		t.Errorf("table ip nat (-), read (+):\n%s", diff)
 	}
+}
+
+// countsOnly leaves out what is looked at elsewhere.
+func countsOnly() cmp.Option {
+	return protocmp.IgnoreFields(&offrampv1.NftTable{}, "base_chains", "set_samples")
 }
 
 // listedTables counts what nft lists, by "FAMILY NAME".
@@ -374,7 +379,7 @@ func checkChurned(t *testing.T, v4, native *offrampv1.Section) {
 	t.Helper()
 	// No rule stands in a built-in chain, so that iptables-nft makes none of them.
 	want := []*offrampv1.IptablesTable{{Name: "nat", Chains: 602, Rules: 1800}}
-	if diff := cmp.Diff(want, v4.GetStable().GetIptables().GetTables(), protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff(want, v4.GetStable().GetIptables().GetTables(), protocmp.Transform(), countsOnly()); diff != "" {
 		t.Errorf("as restored (-), read while it was said to be consistent (+):\n%s", diff)
 	}
 	for _, table := range native.GetStable().GetNftables().GetSamples() {
@@ -382,7 +387,7 @@ func checkChurned(t *testing.T, v4, native *offrampv1.Section) {
 		if table.GetName() == "steady" {
 			whole.Name, whole.Rules, whole.Sets = "steady", 1500, 0
 		}
-		if diff := cmp.Diff(whole, table, protocmp.Transform()); diff != "" {
+		if diff := cmp.Diff(whole, table, protocmp.Transform(), countsOnly()); diff != "" {
 			t.Errorf("as made (-), read while it was said to be consistent (+):\n%s", diff)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 type nftReader struct {
 	socket *nftSocket
 	seed   maphash.Seed
+	// masquerade are the bits of a packet's mark that mean "masquerade" to kube-proxy.
+	masquerade uint32
 }
 
 // generation asks for the generation of the ruleset: it moves with every commit in the network namespace.
@@ -71,8 +73,7 @@ func (r *nftReader) rulesOf(ctx context.Context, table nftTableKey, visit nftVis
 func (r *nftReader) each(ctx context.Context, kind nftKind, request *nl.NetlinkRequest, visit nftVisit) error {
 	var object nftObject
 	err := r.socket.ask(ctx, request, func(message []byte) error {
-		var err error
-		if object, err = parseNFT(kind, message); err != nil {
+		if err := object.parse(kind, message); err != nil {
 			return err
 		}
 		return visit(kind, &object)
@@ -83,13 +84,19 @@ func (r *nftReader) each(ctx context.Context, kind nftKind, request *nl.NetlinkR
 	return nil
 }
 
-// fingerprint adds what identifies an object to a hash. A rule is never changed in place: a new one has a new handle.
+// fingerprint adds what identifies an object, and what may change while it stays, to a hash. A rule is never changed in
+// place: a new one has a new handle. How many elements a set has moves by itself where packets add to it or time takes away.
 // Writes to a hash never fail.
 func (o *nftObject) fingerprint(seen *maphash.Hash) {
-	var fixed [13]byte
+	var fixed [25]byte
 	fixed[0] = o.family
 	binary.NativeEndian.PutUint64(fixed[1:], o.handle)
 	binary.NativeEndian.PutUint32(fixed[9:], o.use)
+	binary.NativeEndian.PutUint32(fixed[13:], o.flags)
+	binary.NativeEndian.PutUint32(fixed[17:], o.policy)
+	if o.flags&nftSetTimesOut == 0 {
+		binary.NativeEndian.PutUint32(fixed[21:], o.count)
+	}
 	_, _ = seen.Write(fixed[:])
 	_, _ = seen.Write(o.table)
 	_ = seen.WriteByte(0)

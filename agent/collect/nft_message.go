@@ -12,51 +12,38 @@ const nfgenmsgSize = 4
 
 // Of linux/netfilter/nf_tables.h, where x/sys has no name for them.
 const (
-	nftaTableHandle = 4
-	nftaSetHandle   = 16
-	nftSetAnonymous = 1
+	nftaTableHandle  = 4
+	nftTableOwned    = 2 // NFT_TABLE_F_OWNER
+	nftaSetHandle    = 16
+	nftaSetCount     = 20 // Linux 6.16
+	nftSetAnonymous  = 1
+	nftDataVerdict   = 0xffffff00
+	nftSetTimesOut   = unix.NFT_SET_TIMEOUT | unix.NFT_SET_EVAL
+	nftSetHasObjects = 0x40 // NFT_SET_OBJECT
 )
 
-// nftKind says how objects of one kind are asked for, and which attributes name them (linux/netfilter/nf_tables.h).
-// Attribute 0 is never used: it stands for "has none".
+// nftKind says how objects of one kind are asked for, and what is read of each.
 type nftKind struct {
-	request               int
-	table, name, handle   uint16
-	hook, use, flags      uint16
-	expressions, userdata uint16
-	anonymous             uint32 // flag of an object that has no name of its own to people
-	what                  string
+	request int
+	named   bool // it has a name besides its table's
+	take    func(object *nftObject, attribute uint16, value []byte) error
+	what    string
 }
 
 func nftTables() nftKind {
-	return nftKind{
-		what: "tables", request: unix.NFT_MSG_GETTABLE,
-		table: unix.NFTA_TABLE_NAME, handle: nftaTableHandle,
-	}
+	return nftKind{what: "tables", request: unix.NFT_MSG_GETTABLE, take: (*nftObject).takeTable}
 }
 
 func nftChains() nftKind {
-	return nftKind{
-		what: "chains", request: unix.NFT_MSG_GETCHAIN,
-		table: unix.NFTA_CHAIN_TABLE, name: unix.NFTA_CHAIN_NAME, handle: unix.NFTA_CHAIN_HANDLE,
-		hook: unix.NFTA_CHAIN_HOOK, use: unix.NFTA_CHAIN_USE,
-	}
+	return nftKind{what: "chains", request: unix.NFT_MSG_GETCHAIN, named: true, take: (*nftObject).takeChain}
 }
 
 func nftSets() nftKind {
-	return nftKind{
-		what: "sets", request: unix.NFT_MSG_GETSET,
-		table: unix.NFTA_SET_TABLE, name: unix.NFTA_SET_NAME, handle: nftaSetHandle,
-		flags: unix.NFTA_SET_FLAGS, anonymous: nftSetAnonymous,
-	}
+	return nftKind{what: "sets", request: unix.NFT_MSG_GETSET, named: true, take: (*nftObject).takeSet}
 }
 
 func nftRules() nftKind {
-	return nftKind{
-		what: "rules", request: unix.NFT_MSG_GETRULE,
-		table: unix.NFTA_RULE_TABLE, name: unix.NFTA_RULE_CHAIN, handle: unix.NFTA_RULE_HANDLE,
-		expressions: unix.NFTA_RULE_EXPRESSIONS, userdata: unix.NFTA_RULE_USERDATA,
-	}
+	return nftKind{what: "rules", request: unix.NFT_MSG_GETRULE, named: true, take: (*nftObject).takeRule}
 }
 
 // nftObject is a table, chain, set or rule. Its bytes are only good while its message is.
@@ -67,11 +54,20 @@ type nftObject struct {
 	name []byte
 	// handle is unique among the objects of a table, and rises with each that is made.
 	handle uint64
-	// hooked: a hook of the kernel calls the chain.
-	hooked bool
+	// hooked: a hook of the kernel calls the chain. hook holds attributes, policy is a verdict, chainType its name.
+	hooked          bool
+	hook, chainType []byte
+	policy          uint32
 	// use is how many rules the chain has, and jumps to it: the kernel's own count, which is right at once when a
 	// transaction is prepared and again when it fails.
 	use uint32
+	// flags are those of a table or a set.
+	flags uint32
+	// keyType and dataType are what nft calls types; the kernel knows only that of verdicts.
+	keyType, dataType uint32
+	// count is how many elements a set has, for kernels that count for us.
+	count   uint32
+	counted bool
 	// anonymous: part of a rule rather than a thing of its own.
 	anonymous             bool
 	expressions, userdata []byte
@@ -79,55 +75,111 @@ type nftObject struct {
 
 // parseNFT takes an answer to a dump apart. Attributes that are not asked for are skipped, whatever is in them.
 func parseNFT(kind nftKind, message []byte) (nftObject, error) {
-	if len(message) < nfgenmsgSize {
-		return nftObject{}, errMalformed
-	}
-	object := nftObject{family: message[0]}
-	err := eachAttribute(message[nfgenmsgSize:], func(attribute uint16, value []byte) error {
-		switch attribute {
-		case 0:
-		case kind.table:
-			object.table = cutNUL(value)
-		case kind.name:
-			object.name = cutNUL(value)
-		case kind.hook:
-			object.hooked = true
-		case kind.expressions:
-			object.expressions = value
-		case kind.userdata:
-			object.userdata = value
-		case kind.use:
-			return bigEndian32(value, &object.use)
-		case kind.handle:
-			return bigEndian64(value, &object.handle)
-		case kind.flags:
-			var flags uint32
-			err := bigEndian32(value, &flags)
-			object.anonymous = flags&kind.anonymous != 0
-			return err
-		}
-		return nil
-	})
-	if err == nil && (len(object.table) == 0 || kind.name != 0 && len(object.name) == 0 || object.handle == 0) {
-		err = errMalformed
-	}
+	var object nftObject
+	err := object.parse(kind, message)
 	return object, err
 }
 
-// nftComment finds the comment among the user data of a rule: TYPE LENGTH VALUE, one byte each for the first two
-// (libnftnl udata.h; NFTNL_UDATA_RULE_COMMENT is 0). The kernel does not look at it, so what is odd is no comment.
-func nftComment(userdata []byte) []byte {
-	for len(userdata) >= 2 {
-		kind, length := userdata[0], int(userdata[1])
-		if length > len(userdata)-2 {
-			return nil
+func (o *nftObject) parse(kind nftKind, message []byte) error {
+	if len(message) < nfgenmsgSize {
+		return errMalformed
+	}
+	*o = nftObject{family: message[0]}
+	attributes := attributes{rest: message[nfgenmsgSize:]}
+	for attributes.next() {
+		if err := kind.take(o, attributes.kind, attributes.value); err != nil {
+			return err
 		}
-		if kind == 0 {
-			return cutNUL(userdata[2 : 2+length])
-		}
-		userdata = userdata[2+length:]
+	}
+	if attributes.err == nil && (len(o.table) == 0 || kind.named && len(o.name) == 0 || o.handle == 0) {
+		return errMalformed
+	}
+	return attributes.err
+}
+
+func (o *nftObject) takeTable(attribute uint16, value []byte) error {
+	switch attribute {
+	case unix.NFTA_TABLE_NAME:
+		o.table = cutNUL(value)
+	case unix.NFTA_TABLE_FLAGS:
+		return bigEndian32(value, &o.flags)
+	case nftaTableHandle:
+		return bigEndian64(value, &o.handle)
 	}
 	return nil
+}
+
+func (o *nftObject) takeChain(attribute uint16, value []byte) error {
+	switch attribute {
+	case unix.NFTA_CHAIN_TABLE:
+		o.table = cutNUL(value)
+	case unix.NFTA_CHAIN_NAME:
+		o.name = cutNUL(value)
+	case unix.NFTA_CHAIN_HOOK:
+		o.hooked, o.hook = true, value
+	case unix.NFTA_CHAIN_TYPE:
+		o.chainType = cutNUL(value)
+	case unix.NFTA_CHAIN_POLICY:
+		return bigEndian32(value, &o.policy)
+	case unix.NFTA_CHAIN_USE:
+		return bigEndian32(value, &o.use)
+	case unix.NFTA_CHAIN_HANDLE:
+		return bigEndian64(value, &o.handle)
+	}
+	return nil
+}
+
+func (o *nftObject) takeSet(attribute uint16, value []byte) error {
+	switch attribute {
+	case unix.NFTA_SET_TABLE:
+		o.table = cutNUL(value)
+	case unix.NFTA_SET_NAME:
+		o.name = cutNUL(value)
+	case unix.NFTA_SET_KEY_TYPE:
+		return bigEndian32(value, &o.keyType)
+	case unix.NFTA_SET_DATA_TYPE:
+		return bigEndian32(value, &o.dataType)
+	case unix.NFTA_SET_USERDATA:
+		o.userdata = value
+	case nftaSetCount:
+		o.counted = true
+		return bigEndian32(value, &o.count)
+	case nftaSetHandle:
+		return bigEndian64(value, &o.handle)
+	case unix.NFTA_SET_FLAGS:
+		err := bigEndian32(value, &o.flags)
+		o.anonymous = o.flags&nftSetAnonymous != 0
+		return err
+	}
+	return nil
+}
+
+func (o *nftObject) takeRule(attribute uint16, value []byte) error {
+	switch attribute {
+	case unix.NFTA_RULE_TABLE:
+		o.table = cutNUL(value)
+	case unix.NFTA_RULE_CHAIN:
+		o.name = cutNUL(value)
+	case unix.NFTA_RULE_EXPRESSIONS:
+		o.expressions = value
+	case unix.NFTA_RULE_USERDATA:
+		o.userdata = value
+	case unix.NFTA_RULE_HANDLE:
+		return bigEndian64(value, &o.handle)
+	}
+	return nil
+}
+
+// nftComment finds the comment among the user data of a rule (libnftnl udata.h; NFTNL_UDATA_RULE_COMMENT is 0). The kernel
+// does not look at it, so what is odd is no comment.
+func nftComment(userdata []byte) []byte {
+	var comment []byte
+	eachUserdata(userdata, func(kind uint8, value []byte) {
+		if kind == 0 && comment == nil {
+			comment = cutNUL(value)
+		}
+	})
+	return comment
 }
 
 func bigEndian32(value []byte, to *uint32) error {

@@ -12,11 +12,11 @@ import (
 )
 
 // nativeSection reports the tables that are not iptables-nft's.
-func (s *nftSnapshot) nativeSection() *offrampv1.Section {
-	content := &offrampv1.NftablesFacts{}
+func (s *nftSnapshot) nativeSection(services *offrampv1.ListDigest) *offrampv1.Section {
+	content := &offrampv1.NftablesFacts{List: services, DropChains: s.dropChains()}
 	owners := ownerCounter{}
 	for _, table := range s.nativeTables() {
-		owner := kubeproxy.TableOwner(kubeproxy.Table{Family: nftFamily(table.family), Name: table.name})
+		owner := table.owner()
 		content.Tables++
 		if count := owners.add(owner); count <= maxSamples || owner.IsKubeProxy() {
 			content.Samples = append(content.Samples, table.sample(owner))
@@ -50,7 +50,23 @@ func (t *nftTable) sample(owner kubeproxy.Owner) *offrampv1.NftTable {
 	return &offrampv1.NftTable{
 		Family: nftFamily(t.family), Name: printable([]byte(t.name)), Owner: string(owner),
 		Chains: t.chains, Sets: t.sets, Rules: t.rules,
+		OwnedByProcess: t.flags&nftTableOwned != 0, BaseChains: t.baseChains, SetSamples: t.setSamples, NewerFeatures: t.newer,
 	}
+}
+
+// dropChains lists base chains of anybody's that drop what nobody accepted before, iptables-nft's included.
+func (s *nftSnapshot) dropChains() []string {
+	var chains []string
+	for _, table := range s.tables {
+		chains = append(chains, table.dropChains...)
+	}
+	slices.Sort(chains)
+	return chains[:min(len(chains), maxSamples)]
+}
+
+// kubeProxyTables returns kube-proxy's tables, IPv4 first.
+func (s *nftSnapshot) kubeProxyTables() []*nftTable {
+	return slices.DeleteFunc(s.nativeTables(), func(t *nftTable) bool { return !t.isKubeProxys() })
 }
 
 // nftFamily names a family as nft does.

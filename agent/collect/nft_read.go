@@ -19,52 +19,52 @@ const (
 // errNoNFT says that the kernel has no nf_tables.
 var errNoNFT = errors.New("the kernel has no nf_tables")
 
-// readNetfilter reads the whole ruleset of nf_tables once and reports it as three sections: the tables of the
-// iptables-nft backend in either family, and native tables.
-func readNetfilter(ctx context.Context, _ Host, mods *modules) (nftV4, nftV6, native *offrampv1.Section) {
-	snapshot, attempts, err := snapshotNFT(ctx, mods)
-	switch {
-	case errors.Is(err, errNoNFT):
-		nftV4, nftV6, native = absent(kindNFTIPv4), absent(kindNFTIPv6), absent(kindNFT)
-	case err != nil:
-		nftV4, nftV6, native = failed(kindNFTIPv4, err), failed(kindNFTIPv6, err), failed(kindNFT, err)
-	default:
-		nftV4 = iptablesSection(kindNFTIPv4, snapshot.ipv4)
-		nftV6 = iptablesSection(kindNFTIPv6, snapshot.ipv6)
-		native = snapshot.nativeSection()
-	}
-	for _, section := range []*offrampv1.Section{nftV4, nftV6, native} {
-		section.Volatile.Attempts = attempts
-	}
-	return nftV4, nftV6, native
-}
-
-func snapshotNFT(ctx context.Context, mods *modules) (*nftSnapshot, uint32, error) {
+// withNFT opens a reader of nf_tables, if asking loads nothing, and closes it afterwards.
+func withNFT[T any](mods *modules, seed maphash.Seed, use func(*nftReader) (T, error)) (T, error) {
+	var none T
 	loaded, err := mods.loaded(featureNFTables)
 	if err != nil {
-		return nil, 0, err
+		return none, err
 	}
 	if !loaded {
-		return nil, 0, errNoNFT
+		return none, errNoNFT
 	}
 	s, err := openNFT()
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil, 0, errNoNFT
+		return none, errNoNFT
 	}
 	if err != nil {
-		return nil, 0, err
+		return none, err
 	}
-	reader := &nftReader{socket: s, seed: maphash.MakeSeed()}
-	snapshot, attempts, err := repeat(ctx, reader.snapshot)
-	return snapshot, attempts, errors.Join(err, s.close())
+	result, err := use(&nftReader{socket: s, seed: seed, masquerade: defaultMasquerade})
+	return result, errors.Join(err, s.close())
 }
 
-// snapshot reads the ruleset, and fails with errTorn unless it was the same all the time.
+// snapshot reads the ruleset, then lets read more, and fails with errTorn unless it was the same all the time.
+func (r *nftReader) snapshot(ctx context.Context, more func(*nftSnapshot) error) (*nftSnapshot, error) {
+	return r.frame(ctx, func(snapshot *nftSnapshot) error {
+		if err := r.rules(ctx, snapshot.addRule); err != nil {
+			return err
+		}
+		if err := r.addVerdictMaps(ctx, snapshot); err != nil {
+			return err
+		}
+		if err := r.confirmRules(ctx, snapshot); err != nil {
+			return err
+		}
+		if err := r.addServices(ctx, snapshot); err != nil {
+			return err
+		}
+		return more(snapshot)
+	})
+}
+
+// frame reads tables, chains and sets, lets read more, and fails with errTorn unless nothing changed meanwhile.
 //
 // Neither the generation nor the kernel's own flag for interrupted dumps is enough: a transaction that is still being
 // prepared, or that failed, moves neither, and yet shifts where a dump goes on after each part (nf_tables_dump_rules).
 // So tables, chains and sets are read again at the end, and rules have to add up or be read again too.
-func (r *nftReader) snapshot(ctx context.Context) (*nftSnapshot, error) {
+func (r *nftReader) frame(ctx context.Context, more func(*nftSnapshot) error) (*nftSnapshot, error) {
 	before, err := r.generation(ctx)
 	if errors.Is(err, unix.EINVAL) {
 		return nil, errNoNFT // nfnetlink knows nobody who answers for nf_tables
@@ -73,14 +73,12 @@ func (r *nftReader) snapshot(ctx context.Context) (*nftSnapshot, error) {
 		return nil, err
 	}
 	snapshot := newNFTSnapshot(r.seed)
+	snapshot.ipv4.masquerade, snapshot.ipv6.masquerade = r.masquerade, r.masquerade
 	first, err := r.heads(ctx, snapshot.addHead)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.rules(ctx, snapshot.addRule); err != nil {
-		return nil, err
-	}
-	if err := r.confirmRules(ctx, snapshot); err != nil {
+	if err := more(snapshot); err != nil {
 		return nil, err
 	}
 	second, err := r.heads(ctx, func(nftKind, *nftObject) error { return nil })

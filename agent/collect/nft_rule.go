@@ -10,22 +10,14 @@ import (
 type nftMatches struct {
 	rule
 	state ctState
+	mark  markState
 }
 
 // parseNFTRule tells what the rule of an iptables-nft table is, from its expressions. An expression that is not known
 // counts as another match: it makes a rule less kube-proxy's, never more.
 func parseNFTRule(object *nftObject) (rule, error) {
 	var matches nftMatches
-	err := eachAttribute(object.expressions, func(kind uint16, element []byte) error {
-		if kind != unix.NFTA_LIST_ELEM {
-			return errMalformed
-		}
-		name, data, err := splitExpression(element)
-		if err != nil {
-			return err
-		}
-		return matches.add(name, data)
-	})
+	err := eachExpression(object.expressions, matches.add)
 	// A state that was loaded and never compared belongs to a match that is not known.
 	matches.otherMatches = matches.otherMatches || matches.state.step != ctIdle
 	if len(matches.comment) == 0 {
@@ -34,20 +26,38 @@ func parseNFTRule(object *nftObject) (rule, error) {
 	return matches.rule, err
 }
 
-func splitExpression(element []byte) (name, data []byte, err error) {
-	err = eachAttribute(element, func(kind uint16, value []byte) error {
-		switch kind {
-		case unix.NFTA_EXPR_NAME:
-			name = cutNUL(value)
-		case unix.NFTA_EXPR_DATA:
-			data = value
+// eachExpression walks NFTA_RULE_EXPRESSIONS.
+func eachExpression(expressions []byte, visit func(name, data []byte) error) error {
+	list := attributes{rest: expressions}
+	for list.next() {
+		if list.kind != unix.NFTA_LIST_ELEM {
+			return errMalformed
 		}
-		return nil
-	})
-	if err == nil && len(name) == 0 {
-		err = errMalformed
+		name, data, err := splitExpression(list.value)
+		if err == nil {
+			err = visit(name, data)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return name, data, err
+	return list.err
+}
+
+func splitExpression(element []byte) (name, data []byte, err error) {
+	parts := attributes{rest: element}
+	for parts.next() {
+		switch parts.kind {
+		case unix.NFTA_EXPR_NAME:
+			name = cutNUL(parts.value)
+		case unix.NFTA_EXPR_DATA:
+			data = parts.value
+		}
+	}
+	if parts.err == nil && len(name) == 0 {
+		parts.err = errMalformed
+	}
+	return name, data, parts.err
 }
 
 func (m *nftMatches) add(name, data []byte) error {
@@ -55,86 +65,103 @@ func (m *nftMatches) add(name, data []byte) error {
 	case "counter":
 		return nil
 	case "match":
-		return m.addXTMatch(data)
+		extension, err := parseExtension(data)
+		m.addMatch(extension.name, extension.revision, extension.info)
+		return err
+	case "target":
+		m.otherMatches = true
+		extension, err := parseExtension(data)
+		m.addTarget(extension.name, extension.revision, extension.info)
+		return err
 	case "immediate":
 		return m.addImmediate(data)
-	case "ct", "bitwise", "cmp":
-		return m.addStateStep(string(name), data)
+	case "ct":
+		return m.addOperation(operationCT, data)
+	case "bitwise":
+		return m.addOperation(operationBitwise, data)
+	case "cmp":
+		return m.addOperation(operationCompare, data)
+	case "meta":
+		m.otherMatches = true
+		return m.addMeta(data)
+	case "lookup":
+		m.otherMatches = true
+		return m.addLookup(data)
 	default:
 		m.otherMatches = true
 		return nil
 	}
 }
 
-func (m *nftMatches) addXTMatch(data []byte) error {
-	var name, info []byte
-	var revision uint32
-	err := eachAttribute(data, func(kind uint16, value []byte) error {
-		switch kind {
+// nftExtension is a match or a target of x_tables inside a rule of nf_tables.
+type nftExtension struct {
+	name, info []byte
+	revision   uint32
+}
+
+// parseExtension takes a "match" or a "target" apart; the numbers of their attributes are the same.
+func parseExtension(data []byte) (nftExtension, error) {
+	var extension nftExtension
+	parts := attributes{rest: data}
+	for parts.next() {
+		switch parts.kind {
 		case unix.NFTA_MATCH_NAME:
-			name = cutNUL(value)
+			extension.name = cutNUL(parts.value)
 		case unix.NFTA_MATCH_REV:
-			return bigEndian32(value, &revision)
+			if err := bigEndian32(parts.value, &extension.revision); err != nil {
+				return extension, err
+			}
 		case unix.NFTA_MATCH_INFO:
-			info = value
+			extension.info = parts.value
 		}
-		return nil
-	})
-	m.addMatch(name, revision, info)
-	return err
+	}
+	return extension, parts.err
 }
 
 // addImmediate takes a verdict; anything else that is loaded at once is part of some other match.
 func (m *nftMatches) addImmediate(data []byte) error {
-	var register uint32
-	var verdict []byte
-	err := eachAttribute(data, func(kind uint16, value []byte) error {
-		switch kind {
-		case unix.NFTA_IMMEDIATE_DREG:
-			return bigEndian32(value, &register)
-		case unix.NFTA_IMMEDIATE_DATA:
-			return eachAttribute(value, func(kind uint16, value []byte) error {
-				if kind == unix.NFTA_DATA_VERDICT {
-					verdict = value
-				}
-				return nil
-			})
-		}
-		return nil
-	})
-	if err != nil {
+	immediate, err := parseImmediate(data)
+	switch {
+	case err != nil:
 		return err
+	case immediate.isVerdict():
+		return m.addVerdict(&immediate)
 	}
-	if register != unix.NFT_REG_VERDICT || verdict == nil {
-		m.otherMatches = true
-		return nil
-	}
-	return m.addVerdict(verdict)
+	m.otherMatches = true
+	m.mark.loadConstant(&immediate)
+	return nil
 }
 
-func (m *nftMatches) addVerdict(data []byte) error {
-	var code uint32
-	var chain []byte
-	err := eachAttribute(data, func(kind uint16, value []byte) error {
-		switch kind {
-		case unix.NFTA_VERDICT_CODE:
-			return bigEndian32(value, &code)
-		case unix.NFTA_VERDICT_CHAIN:
-			chain = cutNUL(value)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	switch verdict := int32(code); verdict {
+func (m *nftMatches) addVerdict(immediate *nftImmediate) error {
+	switch immediate.code {
 	case unix.NFT_JUMP, unix.NFT_GOTO:
-		if len(chain) == 0 {
+		if len(immediate.chain) == 0 {
 			return errMalformed
 		}
-		m.setTarget(chain, verdict == unix.NFT_GOTO)
+		m.setTarget(immediate.chain, immediate.code == unix.NFT_GOTO)
 	}
 	return nil
+}
+
+// addLookup remembers the map that a verdict is looked up in.
+func (m *nftMatches) addLookup(data []byte) error {
+	var set []byte
+	destination := ^uint32(0)
+	parts := attributes{rest: data}
+	for parts.next() {
+		switch parts.kind {
+		case unix.NFTA_LOOKUP_SET:
+			set = cutNUL(parts.value)
+		case unix.NFTA_LOOKUP_DREG:
+			if err := bigEndian32(parts.value, &destination); err != nil {
+				return err
+			}
+		}
+	}
+	if destination == unix.NFT_REG_VERDICT {
+		m.verdictMaps = append(m.verdictMaps, set)
+	}
+	return parts.err
 }
 
 // nativeEndian32 reads a value that nf_tables keeps as the CPU does.

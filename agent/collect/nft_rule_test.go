@@ -91,8 +91,8 @@ func TestParseNFTRule(t *testing.T) {
 		"accept":                  {[][]byte{verdictExpression(1, "")}, nil, rule{}},
 		"return":                  {[][]byte{verdictExpression(unix.NFT_RETURN, "")}, nil, rule{}},
 		"a set match": {
-			[][]byte{matchExpression("set", 4, make([]byte, 40)), jump}, nil,
-			rule{to: []byte("KUBE-SERVICES"), setMatch: true, otherMatches: true},
+			[][]byte{matchExpression("set", 4, append([]byte{7, 0, 2, 1}, make([]byte, 36)...)), jump}, nil,
+			rule{to: []byte("KUBE-SERVICES"), setMatch: true, sets: []uint16{7}, otherMatches: true},
 		},
 		"a target of x_tables":      {[][]byte{expression("target", attribute(unix.NFTA_TARGET_NAME, []byte("MARK\x00")))}, nil, rule{otherMatches: true}},
 		"an unknown expression":     {[][]byte{expression("brand-new"), jump}, nil, jumpOther},
@@ -121,7 +121,7 @@ func TestParseNFTRule(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(rule{})); diff != "" {
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(rule{}, markUse{})); diff != "" {
 				t.Errorf("by hand (-), parsed (+):\n%s", diff)
 			}
 		})
@@ -168,19 +168,19 @@ func TestParseNFT(t *testing.T) {
 			kind: nftChains(),
 			message: message(unix.NFPROTO_IPV4, attribute(unix.NFTA_CHAIN_TABLE, []byte("nat\x00")), attribute(unix.NFTA_CHAIN_HANDLE, be64(2)),
 				attribute(unix.NFTA_CHAIN_NAME, []byte("a\xff\x00")), attribute(unix.NFTA_CHAIN_HOOK|unix.NLA_F_NESTED), attribute(unix.NFTA_CHAIN_USE, be32(5))),
-			want: nftObject{family: unix.NFPROTO_IPV4, table: []byte("nat"), name: []byte("a\xff"), handle: 2, hooked: true, use: 5},
+			want: nftObject{family: unix.NFPROTO_IPV4, table: []byte("nat"), name: []byte("a\xff"), handle: 2, hooked: true, hook: []byte{}, use: 5},
 		},
 		"an anonymous set": {
 			kind: nftSets(),
 			message: message(unix.NFPROTO_INET, attribute(unix.NFTA_SET_TABLE, []byte("t\x00")), attribute(unix.NFTA_SET_NAME, []byte("__set0\x00")),
 				attribute(nftaSetHandle, be64(3)), attribute(unix.NFTA_SET_FLAGS, be32(3))),
-			want: nftObject{family: unix.NFPROTO_INET, table: []byte("t"), name: []byte("__set0"), handle: 3, anonymous: true},
+			want: nftObject{family: unix.NFPROTO_INET, table: []byte("t"), name: []byte("__set0"), handle: 3, flags: 3, anonymous: true},
 		},
 		"a named map": {
 			kind: nftSets(),
 			message: message(unix.NFPROTO_INET, attribute(unix.NFTA_SET_TABLE, []byte("t\x00")), attribute(unix.NFTA_SET_NAME, []byte("m\x00")),
 				attribute(nftaSetHandle, be64(3)), attribute(unix.NFTA_SET_FLAGS, be32(8))),
-			want: nftObject{family: unix.NFPROTO_INET, table: []byte("t"), name: []byte("m"), handle: 3},
+			want: nftObject{family: unix.NFPROTO_INET, table: []byte("t"), name: []byte("m"), handle: 3, flags: 8},
 		},
 		"shorter than its header": {kind: nftTables(), message: []byte{2, 0}, wantErr: true},
 		"no table":                {kind: nftTables(), message: message(2, attribute(nftaTableHandle, be64(7))), wantErr: true},

@@ -1,12 +1,14 @@
 package collect
 
 import (
+	"bytes"
 	"hash/maphash"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"offramp.dev/offramp/internal/kubeproxy"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
 // nftSnapshot counts one walk through the ruleset: tables of the iptables-nft backend apart from native ones.
@@ -15,6 +17,10 @@ type nftSnapshot struct {
 	generation uint32
 	ipv4, ipv6 *ruleset
 	tables     map[nftTableKey]*nftTable
+	// native collects what rules of native tables hold.
+	native *ruleset
+	// services are kube-proxy's Service maps.
+	services []serviceMap
 	// current is the table of the object before: they come table by table.
 	current *nftTable
 }
@@ -24,14 +30,30 @@ type nftTableKey struct {
 	name   string
 }
 
+// nftSetHead is what the kernel says of a set's elements without listing them.
+type nftSetHead struct {
+	count   uint32
+	counted bool
+}
+
 // nftTable is what was counted in one table.
 type nftTable struct {
 	nftTableKey
 	// iptables is nil for a native table.
 	iptables            *ruleset
+	flags               uint32
 	chains, sets, rules uint64
+	baseChains          []*offrampv1.NftBaseChain
+	setSamples          []*offrampv1.NftSet
+	dropChains, newer   []string
+	// verdictMaps are the maps of an iptables-nft table whose elements are verdicts, with the chains that look into them.
+	verdictMaps map[string][]string
+	// serviceHeads are the Service maps that a table of kube-proxy's has.
+	serviceHeads map[string]nftSetHead
+	// movesByItself: something in it changes without a commit.
+	movesByItself bool
 	// uses sums up the kernel's counts of rules in the chains and of jumps to them; jumps is how many of those stand in
-	// rules.
+	// rules and elements of maps.
 	uses, jumps uint64
 	// seen is the fingerprint of the rules.
 	seen maphash.Hash
@@ -44,6 +66,7 @@ func newNFTSnapshot(seed maphash.Seed) *nftSnapshot {
 		seed:   seed,
 		ipv4:   newRuleset(kubeproxy.IPv4),
 		ipv6:   newRuleset(kubeproxy.IPv6),
+		native: newRuleset(kubeproxy.FamilyAny),
 		tables: map[nftTableKey]*nftTable{},
 	}
 }
@@ -71,7 +94,7 @@ func (s *nftSnapshot) addRule(_ nftKind, object *nftObject) error {
 		return errTorn
 	}
 	object.fingerprint(&table.seen)
-	return table.addRule(object)
+	return s.addRuleTo(table, object)
 }
 
 func (s *nftSnapshot) find(object *nftObject) *nftTable {
@@ -82,7 +105,12 @@ func (s *nftSnapshot) find(object *nftObject) *nftTable {
 }
 
 func (s *nftSnapshot) addTable(object *nftObject) error {
-	table := &nftTable{nftTableKey: nftTableKey{object.family, string(object.table)}}
+	table := &nftTable{
+		nftTableKey: nftTableKey{object.family, string(object.table)}, flags: object.flags, verdictMaps: map[string][]string{},
+		serviceHeads: map[string]nftSetHead{},
+		// It ends with its owner, which moves no generation (nf_tables_api.c nft_rcv_nl_event).
+		movesByItself: object.flags&nftTableOwned != 0,
+	}
 	if s.tables[table.nftTableKey] != nil {
 		return errTorn
 	}
@@ -125,34 +153,87 @@ func (t *nftTable) addChain(object *nftObject) error {
 	if t.iptables != nil {
 		t.iptables.addChain(t.name, string(object.name), object.hooked)
 	}
+	if object.hooked {
+		if err := t.addBaseChain(object); err != nil {
+			return err
+		}
+	}
 	return rises(&t.lastChain, object.handle)
 }
 
 func (t *nftTable) addSet(object *nftObject) error {
 	if !object.anonymous {
-		t.sets++
+		t.addNamedSet(object)
+	}
+	if t.iptables != nil && object.isVerdictMap() {
+		t.verdictMaps[string(object.name)] = nil
+	}
+	if t.isKubeProxys() && slices.Contains(serviceMaps(), string(object.name)) {
+		t.serviceHeads[string(object.name)] = nftSetHead{object.count, object.counted}
 	}
 	return rises(&t.lastSet, object.handle)
 }
 
-func (t *nftTable) addRule(object *nftObject) error {
+func (s *nftSnapshot) addRuleTo(t *nftTable, object *nftObject) error {
 	t.rules++
-	if t.iptables == nil {
+	if t.iptables == nil && !holdsExtension(object.expressions) {
 		return nil
 	}
 	rule, err := parseNFTRule(object)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case t.iptables == nil:
+		s.addNativeSets(t, object.name, &rule)
+		return nil
 	}
 	if len(rule.to) > 0 {
 		t.jumps++
+	}
+	for _, name := range rule.verdictMaps {
+		t.verdictMaps[string(name)] = append(t.verdictMaps[string(name)], string(object.name))
 	}
 	t.iptables.addRule(t.name, object.name, &rule)
 	return nil
 }
 
+// holdsExtension reports whether a rule may have a match or target of x_tables, which is how it would hold an ipset.
+func holdsExtension(expressions []byte) bool {
+	return bytes.Contains(expressions, []byte("match\x00")) || bytes.Contains(expressions, []byte("target\x00"))
+}
+
+// addNativeSets takes the ipsets that a rule of a native table holds. Only iptables-nft makes such rules, and only in its
+// own tables; who made this one is not known.
+func (s *nftSnapshot) addNativeSets(t *nftTable, chain []byte, rule *rule) {
+	owner := t.owner()
+	for _, index := range rule.sets {
+		s.native.uses[setUse{nftFamily(t.family) + " " + t.name, string(chain), owner, index}]++
+	}
+}
+
+// holdsSets reports whether any rule holds an ipset.
+func (s *nftSnapshot) holdsSets() bool {
+	return len(s.ipv4.uses)+len(s.ipv6.uses)+len(s.native.uses) > 0
+}
+
+// movesByItself reports whether something in the ruleset may change without a commit.
+func (s *nftSnapshot) movesByItself() bool {
+	for _, table := range s.tables {
+		if table.movesByItself {
+			return true
+		}
+	}
+	return false
+}
+
+func (k nftTableKey) owner() kubeproxy.Owner {
+	return kubeproxy.TableOwner(kubeproxy.Table{Family: nftFamily(k.family), Name: k.name})
+}
+
+func (k nftTableKey) isKubeProxys() bool { return k.owner().IsKubeProxy() }
+
 // addsUp reports whether the kernel's own counts prove that every rule was seen, and none twice. They do not for a native
-// table, whose expressions are not looked at, nor where maps hold jumps too.
+// table, whose expressions are not looked at.
 func (t *nftTable) addsUp() bool {
 	return t.iptables != nil && t.uses == t.rules+t.jumps
 }

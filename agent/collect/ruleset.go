@@ -18,11 +18,17 @@ const (
 // ruleset counts the tables of one iptables backend in one family, from chains and rules as they come. All chains of a
 // table have to come before its rules. It keeps no chain and no rule but samples, and the rules of nat KUBE-SERVICES.
 type ruleset struct {
-	family     kubeproxy.Family
+	family kubeproxy.Family
+	// masquerade are the bits of a packet's mark that mean "masquerade" to kube-proxy.
+	masquerade uint32
 	tables     map[string]*ruleTable
-	references []*offrampv1.ForeignReference
-	// referenceCount counts beyond what references holds.
-	referenceCount uint64
+	// Other people's rules: jumps into kube-proxy's chains, matches on its sets, uses of its mark.
+	references, setMatches, marks references
+	uses                          map[setUse]uint64
+	// ownJumps are kube-proxy's jumps so far; duplicateJumps is how many came again.
+	ownJumps       map[kubeproxy.Jump]struct{}
+	duplicateJumps uint64
+	dropPolicies   []string
 	// shared is what nat KUBE-SERVICES holds; hasShared tells an empty chain from none.
 	shared    []kubeproxy.ChainRule
 	hasShared bool
@@ -45,7 +51,10 @@ type ruleChain struct {
 }
 
 func newRuleset(family kubeproxy.Family) *ruleset {
-	return &ruleset{family: family, tables: map[string]*ruleTable{}}
+	return &ruleset{
+		family: family, masquerade: defaultMasquerade, tables: map[string]*ruleTable{},
+		uses: map[setUse]uint64{}, ownJumps: map[kubeproxy.Jump]struct{}{},
+	}
 }
 
 // addTable makes a table known, also one that holds nothing.
@@ -107,6 +116,7 @@ func (s *ruleset) addRule(tableName string, chain []byte, rule *rule) {
 			HasSetMatch: rule.setMatch, Comment: string(rule.comment), To: string(rule.to),
 		})
 	}
+	s.addUses(tableName, from, rule)
 	if len(rule.to) > 0 {
 		s.addJump(tableName, from, rule)
 	}
@@ -119,38 +129,51 @@ func (s *ruleset) addJump(table string, from ruleChain, rule *rule) {
 	if from.owner.IsKubeProxy() && toOwner.IsKubeProxy() {
 		return // within kube-proxy's own chains: gone with them
 	}
-	owner := kubeproxy.JumpOwner(kubeproxy.Jump{
-		Table: table, From: from.name, To: to, Family: s.family,
-		Comment: string(rule.comment), CtStateNew: rule.ctStateNew, OtherMatches: rule.otherMatches,
-	})
+	owner := s.jumpOwner(table, from.name, rule)
 	// The owner of a jump of kube-proxy's may be a mode, and that of the chain both modes; elsewhere they are the same.
 	if owner != from.owner && (owner == toOwner || owner.IsKubeProxy()) && owner != kubeproxy.OwnerUnknown {
 		s.tables[table].count(owner).Jumps++
 	}
-	if toOwner.IsKubeProxy() && !owner.IsKubeProxy() {
-		s.addReference(table, from.name, to)
+	switch {
+	case owner.IsKubeProxy():
+		s.addOwnJump(s.jump(table, from.name, rule))
+	case toOwner.IsKubeProxy():
+		s.references.add(1, table, from.name, to, "")
 	}
 }
 
-func (s *ruleset) addReference(table, from, to string) {
-	s.referenceCount++
-	if len(s.references) < maxReferences {
-		s.references = append(s.references, &offrampv1.ForeignReference{
-			Table: table, FromChain: printable([]byte(from)), ToChain: printable([]byte(to)),
-		})
+func (s *ruleset) jump(table, from string, rule *rule) kubeproxy.Jump {
+	return kubeproxy.Jump{
+		Table: table, From: from, To: string(rule.to), Family: s.family,
+		Comment: string(rule.comment), CtStateNew: rule.ctStateNew, OtherMatches: rule.otherMatches,
 	}
+}
+
+func (s *ruleset) jumpOwner(table, from string, rule *rule) kubeproxy.Owner {
+	return kubeproxy.JumpOwner(s.jump(table, from, rule))
+}
+
+// addOwnJump takes a jump of kube-proxy's from a chain that is not.
+func (s *ruleset) addOwnJump(jump kubeproxy.Jump) {
+	if _, again := s.ownJumps[jump]; again {
+		s.duplicateJumps++
+	}
+	s.ownJumps[jump] = struct{}{}
 }
 
 // facts sums up. The ruleset is not to be used afterwards.
 func (s *ruleset) facts() *offrampv1.IptablesFacts {
-	slices.SortFunc(s.references, func(a, b *offrampv1.ForeignReference) int {
-		return cmp.Or(cmp.Compare(a.GetTable(), b.GetTable()), cmp.Compare(a.GetFromChain(), b.GetFromChain()),
-			cmp.Compare(a.GetToChain(), b.GetToChain()))
-	})
+	slices.Sort(s.dropPolicies)
 	facts := &offrampv1.IptablesFacts{
 		SharedChainsMode:      offrampv1.ProxyMode_PROXY_MODE_NONE,
-		ForeignReferences:     s.references,
-		ForeignReferenceCount: s.referenceCount,
+		ForeignReferences:     s.references.sorted(),
+		ForeignReferenceCount: s.references.count,
+		ForeignSetMatches:     s.setMatches.sorted(),
+		ForeignSetMatchCount:  s.setMatches.count,
+		ForeignMarks:          s.marks.sorted(),
+		ForeignMarkCount:      s.marks.count,
+		DuplicateJumps:        s.duplicateJumps,
+		DropPolicies:          s.dropPolicies,
 	}
 	if s.hasShared {
 		facts.SharedChainsMode = kubeproxy.SharedChainsMode(s.shared)

@@ -76,6 +76,7 @@ func TestRulesetCountsByOwner(t *testing.T) {
 					Table: "nat", Owner: "kube-proxy/shared", Chains: 2, Rules: 2, Jumps: 2,
 					Samples: []string{"KUBE-MARK-MASQ", "KUBE-SERVICES"},
 				}},
+				DuplicateJumps:   1,
 				SharedChainsMode: sharedIPVS,
 			},
 		},

@@ -36,6 +36,7 @@ type Config struct {
 type Scanner struct {
 	config  Config
 	modules *modules
+	rules   *ruleReader
 	history *history // nil without Config.History
 	exclude exclusions
 	files   fileCache
@@ -52,6 +53,7 @@ func New(config Config) *Scanner {
 		modules: newModules(config.Host),
 		busy:    map[offrampv1.SectionKind]bool{},
 	}
+	scanner.rules = newRuleReader(config.Host, scanner.modules)
 	if config.History {
 		scanner.history = newHistory(config.Host.Now())
 	}
@@ -101,7 +103,7 @@ type scan struct {
 }
 
 func (c *scan) duties() []duty {
-	host, mods := c.scanner.config.Host, c.scanner.modules
+	host, mods, rules := c.scanner.config.Host, c.scanner.modules, c.scanner.rules
 	return []duty{
 		one(kindKernel, func(context.Context) *offrampv1.Section { return readKernel(host) }),
 		one(kindKubeProxy, c.readKubeProxy),
@@ -109,17 +111,15 @@ func (c *scan) duties() []duty {
 		one(kindIPVSLink, func(ctx context.Context) *offrampv1.Section {
 			return c.readNetworkSection(ctx, kindIPVSLink, ipvsLinkSection)
 		}),
-		one(kindIPSets, func(ctx context.Context) *offrampv1.Section { return readIPSets(ctx, mods) }),
-		{[]offrampv1.SectionKind{kindNFTIPv4, kindNFTIPv6, kindNFT}, func(ctx context.Context) []*offrampv1.Section {
-			ipv4, ipv6, native := readNetfilter(ctx, host, mods)
-			return []*offrampv1.Section{ipv4, ipv6, native}
-		}},
+		{[]offrampv1.SectionKind{kindNFTIPv4, kindNFTIPv6, kindNFT}, rules.readNFT},
 		one(offrampv1.SectionKind_SECTION_KIND_IPTABLES_LEGACY_IPV4, func(ctx context.Context) *offrampv1.Section {
-			return readIptablesLegacy(ctx, host, kubeproxy.IPv4)
+			return rules.readLegacy(ctx, kubeproxy.IPv4)
 		}),
 		one(offrampv1.SectionKind_SECTION_KIND_IPTABLES_LEGACY_IPV6, func(ctx context.Context) *offrampv1.Section {
-			return readIptablesLegacy(ctx, host, kubeproxy.IPv6)
+			return rules.readLegacy(ctx, kubeproxy.IPv6)
 		}),
+		// After the rules, which tell who holds a set.
+		one(kindIPSets, func(ctx context.Context) *offrampv1.Section { return rules.joinHolders(readIPSets(ctx, mods)) }),
 		one(kindSysctls, func(context.Context) *offrampv1.Section { return readSysctls(host) }),
 		one(kindAddresses, func(ctx context.Context) *offrampv1.Section {
 			return c.readNetworkSection(ctx, kindAddresses, addressesSection)
@@ -161,6 +161,7 @@ func (c *scan) readKubeProxy(ctx context.Context) *offrampv1.Section {
 		in.network = network
 	}
 	section, proxy := readKubeProxy(ctx, in)
+	c.scanner.rules.setMasquerade(section.GetStable().GetKubeProxy().GetSettings())
 	if proxy != nil {
 		c.scanner.exclude.see(proxy.excludeCIDRs())
 		c.mu.Lock()
