@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"offramp.dev/offramp/internal/kubeproxy"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
@@ -21,6 +23,7 @@ func (l linkHeader) isIPVSLink() bool { return l.name == kubeproxy.IPVSLink }
 // addressesSection reports the node's own addresses.
 func addressesSection(n *network) *offrampv1.Section {
 	var own []*offrampv1.NodeAddress
+	primary := []netip.Addr{n.primary(unix.AF_INET), n.primary(unix.AF_INET6)}
 	for _, address := range n.addresses {
 		link := n.links[address.link]
 		if link.loopback || link.isIPVSLink() {
@@ -30,6 +33,7 @@ func addressesSection(n *network) *offrampv1.Section {
 			Interface:    printable([]byte(link.name)),
 			Address:      address.prefix.Addr().String(),
 			PrefixLength: uint32(address.prefix.Bits()), //nolint:gosec // a prefix has 0 to 128 bits
+			Primary:      slices.Contains(primary, address.prefix.Addr()),
 		})
 	}
 	slices.SortFunc(own, compareAddresses)

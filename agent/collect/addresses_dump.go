@@ -16,6 +16,8 @@ import (
 type linkAddress struct {
 	link   int // index
 	prefix netip.Prefix
+	// lasting: of more than link scope, and neither secondary (in IPv6: temporary) nor deprecated.
+	lasting bool
 }
 
 // linkHeader is what is read of a link.
@@ -30,6 +32,7 @@ type linkHeader struct {
 type network struct {
 	links     map[int]linkHeader
 	addresses []linkAddress
+	defaults  []route // default routes, one a family at most
 }
 
 // readNetwork reads links and addresses, with the number of readings it took.
@@ -39,6 +42,9 @@ func readNetwork(ctx context.Context) (*network, uint32, error) {
 		return nil, 1, err
 	}
 	defer s.close()
+	if err := s.askStrictly(); err != nil {
+		return nil, 1, err
+	}
 	return repeat(ctx, func(ctx context.Context) (*network, error) { return dumpNetwork(ctx, s) })
 }
 
@@ -52,7 +58,15 @@ func dumpNetwork(ctx context.Context, s *socket) (*network, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the links: %w", err)
 	}
-	return joinNetwork(links, addresses)
+	defaults, err := dumpDefaultRoutes(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("look for default routes: %w", err)
+	}
+	network, err := joinNetwork(links, addresses)
+	if err == nil {
+		network.defaults = defaults
+	}
+	return network, err
 }
 
 func joinNetwork(links map[int]linkHeader, addresses []linkAddress) (*network, error) {
@@ -132,7 +146,10 @@ func parseAddress(message []byte) (address linkAddress, ok bool, err error) {
 	if !local.IsValid() {
 		local = peer
 	}
-	address = linkAddress{link: int(header.Index), prefix: netip.PrefixFrom(local, int(header.Prefixlen))}
+	address = linkAddress{
+		link: int(header.Index), prefix: netip.PrefixFrom(local, int(header.Prefixlen)),
+		lasting: header.Scope < unix.RT_SCOPE_LINK && header.Flags&(unix.IFA_F_SECONDARY|unix.IFA_F_DEPRECATED) == 0,
+	}
 	if err == nil && !address.prefix.IsValid() {
 		err = fmt.Errorf("an address that is none: %w", errMalformed)
 	}

@@ -76,9 +76,9 @@ addr add 2001:db8::7/64 dev eth0 nodad
 	}
 	own := addressesSection(network).GetStable().GetAddresses()
 	wantOwn := &offrampv1.AddressesFacts{Count: 3, Samples: []*offrampv1.NodeAddress{
-		{Interface: "eth0", Address: "192.0.2.7", PrefixLength: 24},
+		{Interface: "eth0", Address: "192.0.2.7", PrefixLength: 24, Primary: true},
 		{Interface: "eth0", Address: "192.0.2.8", PrefixLength: 32},
-		{Interface: "eth0", Address: "2001:db8::7", PrefixLength: 64},
+		{Interface: "eth0", Address: "2001:db8::7", PrefixLength: 64, Primary: true},
 	}}
 	if diff := cmp.Diff(wantOwn, own, protocmp.Transform()); diff != "" {
 		t.Errorf("addresses (-want +got):\n%s", diff)

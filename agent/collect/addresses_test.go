@@ -10,7 +10,9 @@ import (
 
 func TestJoinNetworkSeesALinkThatWentAway(t *testing.T) {
 	links := map[int]linkHeader{2: {name: "eth0"}}
-	on := func(link int) []linkAddress { return []linkAddress{{link, netip.MustParsePrefix("10.0.0.1/24")}} }
+	on := func(link int) []linkAddress {
+		return []linkAddress{{link: link, prefix: netip.MustParsePrefix("10.0.0.1/24")}}
+	}
 	if network, err := joinNetwork(links, on(2)); err != nil || len(network.addresses) != 1 {
 		t.Errorf("%v, %v", network, err)
 	}
@@ -22,7 +24,8 @@ func TestJoinNetworkSeesALinkThatWentAway(t *testing.T) {
 // One address may be bound twice, with two prefix lengths: counted as the two that ip lists, and listed as one address.
 func TestAnAddressBoundTwice(t *testing.T) {
 	network, err := joinNetwork(map[int]linkHeader{2: {name: "kube-ipvs0", kind: "dummy"}}, []linkAddress{
-		{2, netip.MustParsePrefix("10.96.0.9/32")}, {2, netip.MustParsePrefix("10.96.0.1/32")}, {2, netip.MustParsePrefix("10.96.0.1/24")},
+		{link: 2, prefix: netip.MustParsePrefix("10.96.0.9/32")}, {link: 2, prefix: netip.MustParsePrefix("10.96.0.1/32")},
+		{link: 2, prefix: netip.MustParsePrefix("10.96.0.1/24")},
 	})
 	if err != nil {
 		t.Fatal(err)

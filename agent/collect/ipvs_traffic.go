@@ -65,11 +65,7 @@ func (t *traffic) see(one connection) {
 
 // addClient keeps the lowest addresses, so that two readings of the same connections name the same.
 func (n *nodePortTraffic) addClient(client netip.Addr) {
-	place, found := slices.BinarySearchFunc(n.clients, client, netip.Addr.Compare)
-	if found || place == maxClients {
-		return
-	}
-	n.clients = slices.Insert(n.clients[:min(len(n.clients), maxClients-1)], place, client)
+	n.clients = insertBounded(n.clients, client, maxClients, netip.Addr.Compare)
 }
 
 // readTraffic reads connections, and statistics where there is a node port. What fails leaves out its own part alone.

@@ -108,9 +108,7 @@ func (c *scan) duties() []duty {
 		one(kindKernel, func(context.Context) *offrampv1.Section { return readKernel(host) }),
 		one(kindKubeProxy, c.readKubeProxy),
 		one(kindIPVS, func(ctx context.Context) *offrampv1.Section { return readIPVS(ctx, host, c.claims, readStatistics) }),
-		one(kindIPVSLink, func(ctx context.Context) *offrampv1.Section {
-			return c.readNetworkSection(ctx, kindIPVSLink, ipvsLinkSection)
-		}),
+		one(kindIPVSLink, c.readIPVSLink),
 		{[]offrampv1.SectionKind{kindNFTIPv4, kindNFTIPv6, kindNFT}, rules.readNFT},
 		one(offrampv1.SectionKind_SECTION_KIND_IPTABLES_LEGACY_IPV4, func(ctx context.Context) *offrampv1.Section {
 			return rules.readLegacy(ctx, kubeproxy.IPv4)
