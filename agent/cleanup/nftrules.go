@@ -1,0 +1,200 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"offramp.dev/offramp/agent/inventory"
+	"offramp.dev/offramp/internal/kubeproxy"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+// nftPatience is how long a transaction is tried again while others keep changing the ruleset.
+const nftPatience = 10 * time.Second
+
+// errChangedChain says that a chain that would go has a rule that it did not have when the plan was made.
+var errChangedChain = errors.New("a rule was added to it since the plan was made")
+
+// nftEdit is a transaction of the plan in one family of nf_tables.
+type nftEdit struct {
+	family     uint8
+	operations []*offrampv1.Operation
+	inventory  *inventory.Node
+}
+
+// do does the transaction and returns how each operation ended. It is tried again as long as only something else in the
+// ruleset changes meanwhile.
+func (e *nftEdit) do(ctx context.Context) ([]offrampv1.OperationOutcome, error) {
+	patience, cancel := context.WithTimeout(ctx, nftPatience)
+	defer cancel()
+	for {
+		outcomes, err := e.try(patience)
+		if !errors.Is(err, errChanged) {
+			return outcomes, err
+		}
+		if patience.Err() != nil {
+			return nil, fmt.Errorf("for %s: %w", nftPatience, err)
+		}
+	}
+}
+
+// try looks at what is still there, and deletes that if nothing has changed since the look.
+func (e *nftEdit) try(ctx context.Context) ([]offrampv1.OperationOutcome, error) {
+	generation, err := nftGeneration()
+	if err != nil {
+		return nil, err
+	}
+	tables := map[string]nftTable{}
+	for _, operation := range e.operations {
+		name := tableOf(operation)
+		if _, seen := tables[name]; !seen && operation.GetDeleteTable() == nil {
+			if tables[name], err = lookNFTTable(e.family, name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	batch := newNFTBatch(generation)
+	outcomes, owner, err := e.write(batch, tables)
+	if err != nil {
+		return nil, err
+	}
+	return outcomes, e.explain(batch.commit(ctx), owner)
+}
+
+// explain names the operation that a message of the batch was for.
+func (e *nftEdit) explain(err error, owner []int) error {
+	var refused *refusedError
+	if errors.As(err, &refused) && refused.message < len(owner) {
+		return fmt.Errorf("%s: %w", describe(e.operations[owner[refused.message]]), err)
+	}
+	return err
+}
+
+// write puts the deletions into a batch: jumps first, then the rules of all chains, then the chains, so that chains that
+// jump to each other go together. owner says for each message which operation it is for.
+func (e *nftEdit) write(batch *nftBatch, tables map[string]nftTable) (outcomes []offrampv1.OperationOutcome, owner []int, err error) {
+	outcomes = make([]offrampv1.OperationOutcome, len(e.operations))
+	for _, step := range []func(*nftBatch, nftTable, *offrampv1.Operation) (bool, error){e.writeRule, e.writeEmpty, e.writeChain, e.writeTable} {
+		for i, operation := range e.operations {
+			before := batch.messages
+			found, err := step(batch, tables[tableOf(operation)], operation)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", describe(operation), err)
+			}
+			if found {
+				outcomes[i] = done
+			}
+			owner = append(owner, slices.Repeat([]int{i}, batch.messages-before)...)
+		}
+	}
+	for i := range outcomes {
+		if outcomes[i] != done {
+			outcomes[i] = gone
+		}
+	}
+	return outcomes, owner, nil
+}
+
+func (e *nftEdit) writeRule(batch *nftBatch, table nftTable, operation *offrampv1.Operation) (bool, error) {
+	rule := operation.GetDeleteRule()
+	if rule == nil {
+		return false, nil
+	}
+	planned, err := e.plannedRule(rule)
+	if err != nil || !slices.Contains(table[rule.GetChain()], planned.Handle) {
+		return false, err
+	}
+	batch.deleteRule(e.family, rule.GetTable(), rule.GetChain(), planned.Handle)
+	return true, nil
+}
+
+var errNotInInventory = errors.New("it is not what the node had when the plan was made")
+
+// plannedRule is the rule that the plan means.
+func (e *nftEdit) plannedRule(rule *offrampv1.DeleteRule) (*inventory.Rule, error) {
+	chain := findChain(e.inventory, rule.GetSection(), rule.GetTable(), rule.GetChain())
+	if chain != nil {
+		for i := range chain.Rules {
+			if found := &chain.Rules[i]; found.Position == rule.GetPosition() && found.Text == rule.GetRule() && found.Handle != 0 {
+				return found, nil
+			}
+		}
+	}
+	return nil, errNotInInventory
+}
+
+// writeEmpty deletes the rules of a chain that goes. They have to be the ones that were there when the plan was made: a rule
+// that somebody has added since would go with them.
+func (e *nftEdit) writeEmpty(batch *nftBatch, table nftTable, operation *offrampv1.Operation) (bool, error) {
+	change := operation.GetDeleteChain()
+	if change == nil || len(table[change.GetChain()]) == 0 {
+		return false, nil
+	}
+	planned := findChain(e.inventory, change.GetSection(), change.GetTable(), change.GetChain())
+	if planned == nil || planned.Base {
+		return false, errNotInInventory
+	}
+	for _, handle := range table[change.GetChain()] {
+		if !slices.ContainsFunc(planned.Rules, func(rule inventory.Rule) bool { return rule.Handle == handle }) {
+			return false, errChangedChain
+		}
+	}
+	batch.emptyChain(e.family, change.GetTable(), change.GetChain())
+	return true, nil
+}
+
+func (e *nftEdit) writeChain(batch *nftBatch, table nftTable, operation *offrampv1.Operation) (bool, error) {
+	change := operation.GetDeleteChain()
+	if change == nil {
+		return false, nil
+	}
+	if _, found := table[change.GetChain()]; !found {
+		return false, nil
+	}
+	batch.deleteChain(e.family, change.GetTable(), change.GetChain())
+	return true, nil
+}
+
+func (e *nftEdit) writeTable(batch *nftBatch, _ nftTable, operation *offrampv1.Operation) (bool, error) {
+	change := operation.GetDeleteTable()
+	if change == nil {
+		return false, nil
+	}
+	exists, err := hasNFTTable(e.family, change.GetName())
+	if err != nil || !exists {
+		return false, err
+	}
+	batch.deleteTable(e.family, change.GetName())
+	return true, nil
+}
+
+func findChain(node *inventory.Node, section offrampv1.SectionKind, table, chain string) *inventory.Chain {
+	for i := range node.Rulesets {
+		if node.Rulesets[i].Section != section {
+			continue
+		}
+		for j := range node.Rulesets[i].Tables {
+			if node.Rulesets[i].Tables[j].Name != table {
+				continue
+			}
+			chains := node.Rulesets[i].Tables[j].Chains
+			if at := slices.IndexFunc(chains, func(c inventory.Chain) bool { return c.Name == chain }); at >= 0 {
+				return &chains[at]
+			}
+		}
+	}
+	return nil
+}
+
+// nftFamily is the family of nf_tables of a section or of a native table of kube-proxy's.
+func nftFamily(family kubeproxy.Family) uint8 {
+	if family == kubeproxy.IPv6 {
+		return unix.NFPROTO_IPV6
+	}
+	return unix.NFPROTO_IPV4
+}
