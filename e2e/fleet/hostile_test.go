@@ -25,10 +25,9 @@ import (
 type agentStream = grpc.BidiStreamingClient[offrampv1.ConnectRequest, offrampv1.ConnectResponse]
 
 // connect makes a connection as an agent's.
-func (s *stage) connect(t *testing.T, options ...grpc.DialOption) *grpc.ClientConn {
+func (s *stage) connect(t *testing.T) *grpc.ClientConn {
 	t.Helper()
-	options = append(options, grpc.WithTransportCredentials(credentials.NewTLS(s.tlsConfig())))
-	conn, err := grpc.NewClient("passthrough:///"+address, options...)
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(s.tlsConfig())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,9 +35,9 @@ func (s *stage) connect(t *testing.T, options ...grpc.DialOption) *grpc.ClientCo
 	return conn
 }
 
-func (s *stage) stream(t *testing.T, options ...grpc.CallOption) agentStream {
+func (s *stage) stream(t *testing.T) agentStream {
 	t.Helper()
-	stream, err := offrampv1.NewAgentServiceClient(s.connect(t)).Connect(t.Context(), options...)
+	stream, err := offrampv1.NewAgentServiceClient(s.connect(t)).Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
