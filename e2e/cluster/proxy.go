@@ -39,7 +39,9 @@ type Proxy struct {
 	// Config is what it was started with.
 	Config ProxyConfig
 
-	node *Node
+	node     *Node
+	argv     []string
+	settings string // its configuration file
 }
 
 // StartProxy starts kube-proxy on the node; see Proxy.WaitSynced.
@@ -57,7 +59,7 @@ func (n *Node) StartProxy(ctx context.Context, config ProxyConfig) (*Proxy, erro
 	if err != nil {
 		return nil, fmt.Errorf("starting kube-proxy on %s: %w", n.Name, err)
 	}
-	return &Proxy{Process: process, Config: config, node: n}, nil
+	return &Proxy{Process: process, Config: config, node: n, argv: argv, settings: files["config.yaml"]}, nil
 }
 
 // SyncedProxy starts kube-proxy and waits until it is in sync.

@@ -37,6 +37,8 @@ func explanations() []explanation {
 		{"server_linux.go", `"The ipvs proxier `, "the warning of ipvs mode's end"},
 		{"proxier.go", `"Failed to list existing sets" err="receiveAckAware: netlink receive: no such file or directory"`, "nftables mode asks for sets before it has made its table"},
 		{"metrics_linux.go", `"failed to collect nfacct counter" err="object not found"`, "metrics are asked for before the first sync makes the objects"},
+		{"service_health.go", `"Failed to start healthcheck" err="listen tcp 0.0.0.0:30200: bind: address already in use"`, "in 1.34 both families listen at 0.0.0.0, and the second finds it taken"},
+		{"metrics.go", `"failed to collect nfacct counter" err="object not found"`, "the same in 1.34"},
 		{"cleanup.go", `"Failed to execute iptables-restore"`, "the iptables cleaner cannot delete chains that ipvs mode's rules refer to"},
 		{"cleanup.go", `"Error removing iptables rules in ipvs proxier"`, "the ipvs cleaner cannot delete chains that iptables mode's rules refer to"},
 		{"server.go", `"Error running ProxyServer" err="encountered an error while tearing down rules"`, "--cleanup reports that one of the cleaners failed"},

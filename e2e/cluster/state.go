@@ -37,13 +37,14 @@ var sysctls = []string{
 // being called, so they are called only where those are loaded already.
 const lookScript = `
 part() { echo "==> $1"; }
+loaded() { grep -qs . /proc/net/$1; } # files there have no size
 part ipvsadm; [ -e /proc/net/ip_vs ] && ipvsadm -Sn
 part ipset; ipset save
-part link; [ -e /sys/class/net/kube-ipvs0 ] && env ip -o address show dev kube-ipvs0 && echo there
+part link; IP=/usr/sbin/ip; [ -e $IP ] || IP=/usr/bin/ip; [ -e /sys/class/net/kube-ipvs0 ] && $IP -o address show dev kube-ipvs0 && echo there
 part nft4; iptables-nft-save
 part nft6; ip6tables-nft-save
-part legacy4; [ -s /proc/net/ip_tables_names ] && iptables-legacy-save
-part legacy6; [ -s /proc/net/ip6_tables_names ] && ip6tables-legacy-save
+part legacy4; loaded ip_tables_names && iptables-legacy-save
+part legacy6; loaded ip6_tables_names && ip6tables-legacy-save
 part tables; nft list tables
 part sysctls; cd /proc/sys/net/ipv4; grep -s . SYSCTLS
 true
@@ -62,11 +63,12 @@ func (n *Node) Look(ctx context.Context) (State, error) {
 	return parseState(result.Stdout), nil
 }
 
-// withoutWarnings leaves out what iptables says on a node where both of its backends are in use.
+// withoutWarnings leaves out what iptables says on a node where both of its backends are in use, and what nft says where
+// it cannot show one of iptables' rules in its own words.
 func withoutWarnings(text string) string {
 	var rest []string
 	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(line, "# Warning: ") {
+		if !strings.HasPrefix(line, "# Warning: ") && !strings.HasPrefix(line, "XT ") {
 			rest = append(rest, line)
 		}
 	}
@@ -74,15 +76,11 @@ func withoutWarnings(text string) string {
 }
 
 func parseState(text string) State {
-	parts := map[string]string{}
-	for _, part := range strings.Split(text, "==> ")[1:] {
-		name, content, _ := strings.Cut(part, "\n")
-		parts[name] = content
-	}
+	parts := parts(text)
 	s := State{
 		VirtualServers: matches(`(?m)^-A `, parts["ipvsadm"]), RealServers: matches(`(?m)^-a `, parts["ipvsadm"]),
 		Sets6: matches(`(?m)^create KUBE-6-`, parts["ipset"]), Entries6: matches(`(?m)^add KUBE-6-`, parts["ipset"]),
-		Link: strings.HasSuffix(parts["link"], "there\n"), Addresses: matches(` inet6? `, parts["link"]),
+		Link: strings.Contains(parts["link"], "there\n"), Addresses: matches(` inet6? `, parts["link"]),
 		NFT:     Rules{chains(parts["nft4"]), rules(parts["nft4"]), chains(parts["nft6"]), rules(parts["nft6"])},
 		Legacy:  Rules{chains(parts["legacy4"]), rules(parts["legacy4"]), chains(parts["legacy6"]), rules(parts["legacy6"])},
 		Sysctls: map[string]string{},

@@ -90,6 +90,9 @@ func (w *world) thereAndBack(t *testing.T) {
 	p := w.start(t, "iptables")
 	w.mustServe(t)
 	first := w.look(t)
+	if first.NFT.Rules4+first.Legacy.Rules4 < 100 || (first.Legacy.Rules4 > 0) != w.spec.Legacy {
+		t.Errorf("rules are not in the backend that the node has: %+v", first)
+	}
 	reports := w.during(t, func() {
 		end(t, p)
 		p = w.start(t, "nftables")

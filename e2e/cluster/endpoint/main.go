@@ -3,6 +3,7 @@
 //
 //	endpoint serve NAME                       listen on port 8080, TCP and UDP, IPv4 and IPv6
 //	endpoint get URL                          print what a server on the node answers
+//	endpoint accounts                         print nfnetlink's accounting objects
 //	endpoint load [-interval D] [-timeout D] [-for D] LABEL=[udp:|long:]IP:PORT...
 //
 // load says "asking" once it is ready for SIGTERM, and writes one JSON line, a list of reports, when it gets SIGTERM or its time is over.
@@ -35,10 +36,12 @@ func run(args []string) error {
 		return serve(ctx, args[1])
 	case len(args) == 2 && args[0] == "get":
 		return get(ctx, args[1], os.Stdout)
+	case len(args) == 1 && args[0] == "accounts":
+		return accounts(os.Stdout)
 	case len(args) > 1 && args[0] == "load":
 		return runLoad(ctx, args[1:])
 	default:
-		return errors.New("want serve NAME, get URL, or load with targets")
+		return errors.New("want serve NAME, get URL, accounts, or load with targets")
 	}
 }
 
