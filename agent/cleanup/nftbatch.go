@@ -51,6 +51,15 @@ func (b *nftBatch) add(message, flags uint16, family uint8, attributes ...nftAtt
 	end()
 }
 
+// addRaw adds a message whose attributes are on the wire already.
+func (b *nftBatch) addRaw(message, flags uint16, family uint8, attributes []byte) {
+	b.last = len(b.data)
+	b.messages++
+	end := b.begin(unix.NFNL_SUBSYS_NFTABLES<<8|message, flags, family, 0)
+	b.data = append(b.data, attributes...)
+	end()
+}
+
 // nftAttribute is an attribute as it is on the wire, flags in the kind included.
 type nftAttribute struct {
 	kind  uint16

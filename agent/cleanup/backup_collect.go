@@ -1,0 +1,84 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"offramp.dev/offramp/agent/inventory"
+	"offramp.dev/offramp/internal/kubeproxy"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+// collectSaved puts together what a plan removes. What is gone by now is left out.
+func collectSaved(ctx context.Context, plan *offrampv1.Plan, node *inventory.Node, tools legacyTools) (*saved, error) {
+	everything := &saved{Rulesets: savedRules(plan, node)}
+	for i := range everything.Rulesets {
+		if err := nativeText(ctx, &everything.Rulesets[i], tools); err != nil {
+			return nil, fmt.Errorf("save the rules of iptables-legacy: %w", err)
+		}
+	}
+	var going []*inventory.VirtualServer
+	for _, operation := range plan.GetOperations() {
+		if err := everything.add(operation, node, &going); err != nil {
+			return nil, fmt.Errorf("save %s: %w", describe(operation), err)
+		}
+	}
+	if len(going) == 0 {
+		return everything, nil
+	}
+	var err error
+	everything.Servers, err = saveServers(tools.proc, going)
+	return everything, err
+}
+
+func (s *saved) add(operation *offrampv1.Operation, node *inventory.Node, going *[]*inventory.VirtualServer) error {
+	switch change := operation.GetChange().(type) {
+	case *offrampv1.Operation_DeleteVirtualServer:
+		if server := findServer(node, change.DeleteVirtualServer); server != nil {
+			*going = append(*going, server)
+		}
+	case *offrampv1.Operation_DeleteLink:
+		s.Link = node.Link
+	case *offrampv1.Operation_DestroySet:
+		set, err := saveSet(change.DestroySet.GetName())
+		if errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.Sets = append(s.Sets, *set)
+	case *offrampv1.Operation_DeleteTable:
+		table, err := saveTable(nftTableFamily(change.DeleteTable.GetFamily()), change.DeleteTable.GetName())
+		if err != nil {
+			return err
+		}
+		s.Tables = append(s.Tables, *table)
+	case *offrampv1.Operation_DeleteAccountingObject:
+		s.Accounting = append(s.Accounting, change.DeleteAccountingObject.GetName())
+	case *offrampv1.Operation_ResetSysctl:
+		s.Sysctls = append(s.Sysctls, savedSysctl{change.ResetSysctl.GetPath(), change.ResetSysctl.GetFrom(), change.ResetSysctl.GetTo()})
+	}
+	return nil
+}
+
+func findServer(node *inventory.Node, change *offrampv1.DeleteVirtualServer) *inventory.VirtualServer {
+	for i := range node.Servers {
+		server := &node.Servers[i]
+		if server.Protocol == change.GetProtocol() && server.Address.Addr().String() == change.GetAddress() && uint32(server.Address.Port()) == change.GetPort() {
+			return server
+		}
+	}
+	return nil
+}
+
+// nftTableFamily is the number of a native table's family; kube-proxy has tables in two.
+func nftTableFamily(name string) uint8 {
+	if name == "ip6" {
+		return nftFamily(kubeproxy.IPv6)
+	}
+	return nftFamily(kubeproxy.IPv4)
+}
