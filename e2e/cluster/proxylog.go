@@ -27,7 +27,11 @@ func ErrorLines(log string) []ErrorLine {
 }
 
 // explanation says why a kube-proxy that works logs an error.
-type explanation struct{ file, start, why string }
+type explanation struct {
+	file  string
+	start string // of the text, without the lines of an error of several
+	why   string
+}
 
 // explanations are all errors that kube-proxy 1.34 and 1.37 were seen to log on a node that is as it should be.
 func explanations() []explanation {
@@ -40,6 +44,8 @@ func explanations() []explanation {
 		{"service_health.go", `"Failed to start healthcheck" err="listen tcp 0.0.0.0:30200: bind: address already in use"`, "in 1.34 both families listen at 0.0.0.0, and the second finds it taken"},
 		{"metrics.go", `"failed to collect nfacct counter" err="object not found"`, "the same in 1.34"},
 		{"cleanup.go", `"Failed to execute iptables-restore"`, "the iptables cleaner cannot delete chains that ipvs mode's rules refer to"},
+		{"proxier.go", `"Failed to execute iptables-restore" err=< table=`, "the same in 1.34: it names the table, which a sync that fails does not"},
+		{"proxier.go", `"Error removing iptables rules in ipvs proxier"`, "the same in 1.34"},
 		{"cleanup.go", `"Error removing iptables rules in ipvs proxier"`, "the ipvs cleaner cannot delete chains that iptables mode's rules refer to"},
 		{"server.go", `"Error running ProxyServer" err="encountered an error while tearing down rules"`, "--cleanup reports that one of the cleaners failed"},
 		{"proxier.go", `"Failed to delete service" err="no such process" ipFamily="IPv4" virtualServer="0.0.0.0:0/"`, "ipvs mode takes a foreign virtual server by firewall mark for one at 0.0.0.0:0, and cannot delete that"},
@@ -47,10 +53,14 @@ func explanations() []explanation {
 	}
 }
 
+// multiline is an error of several lines, which klog puts between err=< and >.
+var multiline = regexp.MustCompile(`(?s)err=<\n.*\n\s*> ?`)
+
 // Explain says why a kube-proxy that works logs this, or "" where nobody knows.
 func (l ErrorLine) Explain() string {
+	text := multiline.ReplaceAllString(l.Text, "err=< ")
 	for _, e := range explanations() {
-		if l.File == e.file && strings.HasPrefix(l.Text, e.start) {
+		if l.File == e.file && strings.HasPrefix(text, e.start) {
 			return e.why
 		}
 	}

@@ -16,7 +16,7 @@ const restoreLimit = 3 * time.Minute
 
 // Restore puts a capture's kernel state into a freshly booted guest and then reads it back with the native tools: what
 // differs from the capture is an error. It restores modules, accounting objects, ipsets, links with addresses, both
-// families' iptables-nft rules, virtual servers, kube-proxy's own nftables tables and the sysctls of ipvs mode. It starts
+// families' iptables rules of both backends, virtual servers, kube-proxy's own nftables tables and the sysctls of ipvs mode. It starts
 // no kube-proxy; see e2e/standin.
 //
 // The node's own addresses of the capture go onto a link eth0, since virtual servers of NodePorts stand on them. It is
@@ -117,12 +117,12 @@ func (r restoring) ipsets(ctx context.Context) error {
 }
 
 func (r restoring) iptables(ctx context.Context) error {
-	for _, family := range []string{"iptables", "ip6tables"} {
-		saved, err := r.optional(family + "-nft-save.txt")
+	for _, program := range []string{"iptables-nft", "ip6tables-nft", "iptables-legacy", "ip6tables-legacy"} {
+		saved, err := r.optional(program + "-save.txt")
 		if err != nil {
 			return err
 		}
-		if err := r.feed(ctx, saved, family+"-nft-restore"); err != nil {
+		if err := r.feed(ctx, saved, program+"-restore"); err != nil {
 			return err
 		}
 	}

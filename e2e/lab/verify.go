@@ -18,6 +18,8 @@ func (r restoring) verify(ctx context.Context) error {
 		{"sets", "ipset-save.txt", []string{"ipset", "save"}, setLines},
 		{"iptables rules", "iptables-nft-save.txt", []string{"iptables-nft-save"}, ruleLines},
 		{"ip6tables rules", "ip6tables-nft-save.txt", []string{"ip6tables-nft-save"}, ruleLines},
+		{"legacy iptables rules", "iptables-legacy-save.txt", []string{"iptables-legacy-save"}, ruleLines},
+		{"legacy ip6tables rules", "ip6tables-legacy-save.txt", []string{"ip6tables-legacy-save"}, ruleLines},
 		{"nftables lines", "nft-ruleset.txt", []string{"nft", "list", "ruleset"}, tableLines},
 		{"addresses", "ip-addr.txt", []string{"ip", "address", "show"}, addressLines},
 	} {
