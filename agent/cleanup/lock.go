@@ -3,6 +3,7 @@ package cleanup
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,3 +50,19 @@ func writeHolder(file *os.File) error {
 
 // release gives the lock back. The file stays: one that is removed could be locked twice.
 func (l *lock) release() error { return l.file.Close() }
+
+// isLocked reports whether somebody holds the lock of a state folder. It makes nothing.
+func isLocked(dir string) (bool, error) {
+	file, err := os.Open(filepath.Join(dir, "lock"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at the lock: %w", err)
+	}
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, file.Close()
+	}
+	return false, errors.Join(err, file.Close())
+}

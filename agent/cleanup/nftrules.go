@@ -105,7 +105,7 @@ func (e *nftEdit) writeRule(batch *nftBatch, table nftTable, operation *offrampv
 	if rule == nil {
 		return false, nil
 	}
-	planned, err := e.plannedRule(rule)
+	planned, err := plannedRule(e.inventory, rule)
 	if err != nil || !slices.Contains(table[rule.GetChain()], planned.Handle) {
 		return false, err
 	}
@@ -116,11 +116,11 @@ func (e *nftEdit) writeRule(batch *nftBatch, table nftTable, operation *offrampv
 var errNotInInventory = errors.New("it is not what the node had when the plan was made")
 
 // plannedRule is the rule that the plan means.
-func (e *nftEdit) plannedRule(rule *offrampv1.DeleteRule) (*inventory.Rule, error) {
-	chain := findChain(e.inventory, rule.GetSection(), rule.GetTable(), rule.GetChain())
+func plannedRule(node *inventory.Node, rule *offrampv1.DeleteRule) (*inventory.Rule, error) {
+	chain := findChain(node, rule.GetSection(), rule.GetTable(), rule.GetChain())
 	if chain != nil {
 		for i := range chain.Rules {
-			if found := &chain.Rules[i]; found.Position == rule.GetPosition() && found.Text == rule.GetRule() && found.Handle != 0 {
+			if found := &chain.Rules[i]; found.Position == rule.GetPosition() && found.Text == rule.GetRule() {
 				return found, nil
 			}
 		}
