@@ -15,7 +15,7 @@ const day = 24 * time.Hour
 // A node whose clock is a day off, in either direction: its skew is told, it is heard of and falls silent by the
 // aggregator's clock, and the others stay right.
 func TestClockADayOff(t *testing.T) {
-	s := setUp(t)
+	s := setUp(t, soon)
 	if s == nil {
 		return
 	}
@@ -90,7 +90,7 @@ func (s *stage) notSilent(name string) string {
 // Somebody who says another node's name takes its place, for as long as there is no identity to check: the real agent
 // is told so, does not fight, and what it said stays. No other node is touched, and a restart of the agent wins.
 func TestTakenName(t *testing.T) {
-	s := setUp(t)
+	s := setUp(t, never)
 	if s == nil {
 		return
 	}

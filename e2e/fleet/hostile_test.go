@@ -133,7 +133,7 @@ func lies() []lie {
 // Clients that lie: each stream ends with its status, and no other node is touched. The name they give themselves is
 // forgotten like every node that stays away.
 func TestLies(t *testing.T) {
-	s := setUp(t)
+	s := setUp(t, soon)
 	if s == nil {
 		return
 	}
@@ -214,7 +214,7 @@ func (rawCodec) Name() string { return "proto" }
 
 // 200 streams that say nothing, on ten connections: they are ended, and meanwhile everything goes on.
 func TestSilentStreams(t *testing.T) {
-	s := setUp(t)
+	s := setUp(t, never)
 	if s == nil {
 		return
 	}
@@ -248,7 +248,7 @@ func TestSilentStreams(t *testing.T) {
 
 // One connection may have 32 calls open; the others wait, and nobody else with them.
 func TestManyStreamsOnOneConnection(t *testing.T) {
-	s := setUp(t)
+	s := setUp(t, never)
 	if s == nil {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 // An agent that is killed: its node falls silent by the aggregator's clock and is not counted ready from then on, the
 // others stay right, and it is right again within two heartbeats of its return.
 func TestKilledAgent(t *testing.T) {
-	s := setUp(t)
+	s := setUp(t, never)
 	if s == nil {
 		return
 	}
@@ -66,7 +66,7 @@ func (s *stage) fallsSilent(name string, killed time.Time) {
 
 // An aggregator that is killed and comes back at once, or after a time in which agents have given up several times.
 func TestKilledAggregator(t *testing.T) {
-	s := setUp(t)
+	s := setUp(t, never)
 	if s == nil {
 		return
 	}
@@ -86,7 +86,7 @@ func TestKilledAggregator(t *testing.T) {
 
 // A stop by SIGTERM drains: no agent has an error to tell, and all are back within two heartbeats.
 func TestStoppedAggregator(t *testing.T) {
-	s := setUp(t)
+	s := setUp(t, never)
 	if s == nil {
 		return
 	}

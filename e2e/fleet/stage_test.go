@@ -21,6 +21,12 @@ const (
 	address = "127.0.0.1:8443"
 )
 
+// How long a silent node is remembered: soon forgotten where a test makes up nodes, and else not while it runs.
+const (
+	soon  = 5 * heartbeat
+	never = time.Hour
+)
+
 // stage is an aggregator with three nodes. Their agents share the test's network namespace, and so what they find in it.
 type stage struct {
 	*testing.T
@@ -29,12 +35,14 @@ type stage struct {
 	aggregator   *process
 	agents       map[string]*process
 	changed      bool
+	forget       time.Duration
 }
 
 func nodes() []string { return []string{"node-a", "node-b", "node-c"} }
 
-// setUp starts everything and waits until the view is right. It returns nil outside of the namespace.
-func setUp(t *testing.T) *stage {
+// setUp starts everything and waits until the view is right. It returns nil outside of the namespace. A node that is
+// silent for as long as forget is forgotten.
+func setUp(t *testing.T, forget time.Duration) *stage {
 	t.Helper()
 	if !nstest.Enter(t) {
 		return nil
@@ -45,7 +53,7 @@ func setUp(t *testing.T) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{T: t, certificates: certificates, agents: map[string]*process{}}
+	s := &stage{T: t, certificates: certificates, agents: map[string]*process{}, forget: forget}
 	s.leave("KUBE-CLUSTER-IP", "hash:ip,port", "family", "inet")
 	s.startAggregator()
 	for _, name := range nodes() {
@@ -60,7 +68,7 @@ func setUp(t *testing.T) *stage {
 func (s *stage) startAggregator() {
 	s.Helper()
 	s.aggregator = start(s.T, "offramp-aggregator", programs.Aggregator(), "run", "--listen", address,
-		"--heartbeat-interval", heartbeat.String(), "--forget-after", "5s",
+		"--heartbeat-interval", heartbeat.String(), "--forget-after", s.forget.String(),
 		"--tls-cert-file", s.certificates.ServerCert, "--tls-key-file", s.certificates.ServerKey)
 }
 

@@ -45,7 +45,7 @@ func garbages() []garbage {
 
 // Garbage on the port, each kind on some connections at once: the streams of the agents live on.
 func TestGarbageOnThePort(t *testing.T) {
-	s := setUp(t)
+	s := setUp(t, never)
 	if s == nil {
 		return
 	}

@@ -96,16 +96,16 @@ func output(t *testing.T, m machine, argv ...string) string {
 }
 
 // script runs a shell script that has to succeed.
-func script(t *testing.T, m machine, text string) string {
+func script(t *testing.T, m machine, text string) {
 	t.Helper()
-	return output(t, m, "sh", "-ec", text)
+	output(t, m, "sh", "-ec", text)
 }
 
 // inspect is what `offramp-agent inspect -o json` says.
-func inspect(t *testing.T, m machine, flags ...string) *offrampv1.GetNodeResponse {
+func inspect(t *testing.T, m machine) *offrampv1.GetNodeResponse {
 	t.Helper()
 	node := &offrampv1.GetNodeResponse{}
-	out := output(t, m, append([]string{m.agent(), "inspect", "-o", "json"}, flags...)...)
+	out := output(t, m, m.agent(), "inspect", "-o", "json")
 	if err := protojson.Unmarshal([]byte(out), node); err != nil {
 		t.Fatalf("what inspect prints is not the JSON that it says: %v", err)
 	}
