@@ -55,7 +55,7 @@ func readBootFiles(search *searcher) []*offrampv1.HostFile {
 			names, _, err := search.lines(group.kind, name, group.find)
 			switch {
 			case err != nil:
-				files = append(files, &offrampv1.HostFile{Path: clean("/" + name), Kind: group.kind, Error: cut(printable([]byte(err.Error())), maxReason)})
+				files = append(files, &offrampv1.HostFile{Path: clean("/" + name), Kind: group.kind, Error: reasonOf(name, err)})
 			case len(names) > 0:
 				files = append(files, &offrampv1.HostFile{Path: clean("/" + name), Kind: group.kind, Names: firstNames(names)})
 			}

@@ -78,7 +78,7 @@ func searchLines(file io.Reader, visit func(line string) []string) ([]string, er
 	var result []string
 	for {
 		line, err := reader.ReadSlice('\n')
-		if len(result) < maxListed {
+		if len(line) > 0 && len(result) < maxListed {
 			result = append(result, visit(string(line))...)
 		}
 		switch {

@@ -36,6 +36,8 @@ func rke2Names() distributionNames {
 type distribution struct {
 	names distributionNames
 	files []proxyFile
+	// source is where it is configured.
+	source string
 	// flags are those of the files, then those of units and processes: what comes later wins.
 	flags arguments
 	// dataDir is relative to the host's root.
@@ -57,6 +59,7 @@ func readDistribution(tree *hostTree, names distributionNames, processes []proce
 	if other, found := started.last("config"); found {
 		config = hostPath(other)
 	}
+	d.source = "/" + config
 	d.readConfig(tree, config)
 	d.flags = append(d.flags, started...)
 	d.dataDir = names.dataDir
@@ -190,7 +193,7 @@ func (d distribution) proxyFlags() arguments {
 // config is how its kube-proxy runs. Without a word about it that is iptables mode, whatever kube-proxy's own default
 // (k3s pkg/daemons/agent/agent_linux.go).
 func (d distribution) config() proxyConfig {
-	config := configOfFlags(d.proxyFlags(), "/"+d.names.config)
+	config := configOfFlags(d.proxyFlags(), d.source)
 	if file, given := d.proxyFlags().last("config"); given {
 		return proxyConfig{mode: configuredMode{source: cut("--config "+clean(file)+" of "+d.names.kind, maxSetting)}}
 	}

@@ -84,13 +84,18 @@ func (f *proxyFiles) report(version string) []*offrampv1.KubeProxyFile {
 	for _, file := range f.list[:min(len(f.list), maxSamples)] {
 		entry := &offrampv1.KubeProxyFile{Path: clean("/" + file.path), Kind: file.kind}
 		if file.err != nil {
-			entry.Error = cut(printable([]byte(file.err.Error())), maxReason)
+			entry.Error = reasonOf(file.path, file.err)
 		} else {
 			entry.Mode, entry.ModeOrigin = file.config.mode.report(version)
 		}
 		report = append(report, entry)
 	}
 	return report
+}
+
+// reasonOf is why a file could not be read, without its path, which is told apart.
+func reasonOf(name string, err error) string {
+	return cut(printable([]byte(strings.TrimPrefix(err.Error(), "/"+name+": "))), maxReason)
 }
 
 // configFiles are where binary installs keep kube-proxy's configuration; each is a file or a folder of them.
