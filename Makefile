@@ -18,7 +18,7 @@ KERNELS ?= 5.10,6.1,6.12
 # The demo adds SEED virtual servers as kube-proxy leaves them, SEED foreign ones and SEED foreign sets to the dirty node.
 SEED    ?= 0
 
-.PHONY: help build generate lint test test-unit test-kernel test-e2e e2e e2e-all demo bench clean deps tools check-generated
+.PHONY: help build generate lint test test-unit test-kernel test-e2e e2e e2e-all record demo bench clean deps tools check-generated
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -80,6 +80,12 @@ e2e-all: deps ## the same with both versions of kube-proxy, both backends of ipt
 	rm -rf $(FACTS) && mkdir -p $(FACTS) docs
 	OFFRAMP_E2E_ALL=1 OFFRAMP_FACTS_DIR=$(CURDIR)/$(FACTS) $(GO) test -count=1 -timeout 5h -parallel 2 -v ./e2e/cluster/...
 	$(GO) run ./e2e/cluster/facts/render -rows $(FACTS) -o docs/kube-proxy-facts.md -what 'make e2e-all'
+
+record: deps ## take the captures of e2e/captures/recorded anew: both versions of kube-proxy, both backends, every state (about 20 minutes)
+	$(GO) run ./e2e/cluster/build
+	rm -rf $(BIN)/recorded && mkdir -p $(BIN)/recorded
+	OFFRAMP_RECORD_DIR=$(CURDIR)/$(BIN)/recorded $(GO) test -count=1 -timeout 90m -parallel 2 -v -run TestRecordAll ./e2e/cluster
+	rm -rf e2e/captures/recorded && mv $(BIN)/recorded e2e/captures/recorded
 
 demo: deps build ## three VMs, three kernels, three node states: who can leave ipvs, and what is left (SEED=n)
 	$(GO) run ./e2e/demo -bin $(BIN) -seed $(SEED)

@@ -118,7 +118,7 @@ func withoutFlags(log string) string {
 // parts splits what a script printed under "==> NAME".
 func parts(text string) map[string]string {
 	found := map[string]string{}
-	for _, part := range strings.Split("\n"+text, "\n==> ")[1:] {
+	for _, part := range strings.Split("\n"+strings.TrimSuffix(text, "\n"), "\n==> ")[1:] {
 		name, content, _ := strings.Cut(part, "\n")
 		if content != "" {
 			content += "\n"
