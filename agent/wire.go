@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 
+	"golang.org/x/sync/errgroup"
+
 	"offramp.dev/offramp/agent/collect"
 	"offramp.dev/offramp/agent/stream"
 	"offramp.dev/offramp/internal/readiness"
@@ -23,16 +25,25 @@ func realParts() parts {
 	}
 }
 
-// report reads the node and streams it to every aggregator until ctx ends.
+// report watches the node and streams it to every aggregator until ctx ends.
 func report(ctx context.Context, r reporting) error {
-	return stream.Run(ctx, stream.Config{
+	watcher := collect.New(r.config).Watch(collect.WatchConfig{})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return watcher.Run(ctx) })
+	group.Go(func() error { return stream.Run(ctx, streamConfig(r, watcher)) })
+	return group.Wait()
+}
+
+func streamConfig(r reporting, watcher *collect.Watcher) stream.Config {
+	return stream.Config{
 		Addresses:    r.aggregators,
 		Credentials:  r.credentials,
 		Node:         r.config.Node,
 		AgentVersion: r.config.AgentVersion,
-		Source:       collect.New(r.config),
+		Source:       watcher,
+		Changes:      watcher.Changes(),
 		ScanInterval: r.scanInterval,
 		Log:          r.log,
 		Now:          r.config.Host.Now,
-	})
+	}
 }

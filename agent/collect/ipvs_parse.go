@@ -46,22 +46,30 @@ type ipvsParser struct {
 // parseIPVS reads a whole IPVS table. A line that is cut short or not understood is an error: a table that was read by
 // half must not pass for a small one. seed makes the content digests of two readings comparable.
 func parseIPVS(r io.Reader, seed maphash.Seed) (*ipvsTable, error) {
-	lines := bufio.NewReaderSize(r, 1<<16)
 	p := &ipvsParser{names: map[string]string{}}
 	p.hash.SetSeed(seed)
+	if err := p.read(r); err != nil {
+		return nil, err
+	}
+	p.table.content = p.hash.Sum64()
+	return &p.table, nil
+}
+
+// read takes lines until the end, which must be that of a line.
+func (p *ipvsParser) read(r io.Reader) error {
+	lines := bufio.NewReaderSize(r, 1<<16)
 	for number := 1; ; number++ {
 		line, err := lines.ReadSlice('\n')
 		switch {
 		case errors.Is(err, io.EOF) && len(line) == 0 && number > ipvsHeaderLines:
-			p.table.content = p.hash.Sum64()
-			return &p.table, nil
+			return nil
 		case errors.Is(err, io.EOF):
-			return nil, fmt.Errorf("line %d of the IPVS table: %w", number, io.ErrUnexpectedEOF)
-		case err != nil:
-			return nil, fmt.Errorf("line %d of the IPVS table: %w", number, err)
+			err = io.ErrUnexpectedEOF
+		case err == nil:
+			err = p.line(number, line[:len(line)-1])
 		}
-		if err := p.line(number, line[:len(line)-1]); err != nil {
-			return nil, fmt.Errorf("line %d of the IPVS table: %w", number, err)
+		if err != nil {
+			return fmt.Errorf("line %d of the IPVS table: %w", number, err)
 		}
 	}
 }

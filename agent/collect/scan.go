@@ -3,6 +3,7 @@ package collect
 import (
 	"cmp"
 	"context"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -40,6 +41,7 @@ type Scanner struct {
 	history *history // nil without Config.History
 	exclude exclusions
 	files   fileCache
+	seed    maphash.Seed // of fingerprints that are compared
 
 	mu   sync.Mutex
 	busy map[offrampv1.SectionKind]bool
@@ -52,6 +54,7 @@ func New(config Config) *Scanner {
 		config:  config,
 		modules: newModules(config.Host),
 		busy:    map[offrampv1.SectionKind]bool{},
+		seed:    maphash.MakeSeed(),
 	}
 	scanner.rules = newRuleReader(config.Host, scanner.modules)
 	if config.History {
@@ -64,10 +67,19 @@ func New(config Config) *Scanner {
 // so in its section and keeps nothing else from being read. A Scan takes at most the section timeout, and a moment, for
 // each section.
 func (s *Scanner) Scan(ctx context.Context) *offrampv1.NodeFacts {
+	return s.scan(ctx, func(duty) []*offrampv1.Section { return nil })
+}
+
+// scan takes over the sections of a duty that kept returns, and reads those of which it returns none.
+func (s *Scanner) scan(ctx context.Context, kept func(duty) []*offrampv1.Section) *offrampv1.NodeFacts {
 	node := &offrampv1.NodeFacts{Node: s.config.Node, AgentVersion: s.config.AgentVersion}
 	scan := &scan{scanner: s}
 	for _, duty := range scan.duties() {
-		node.Sections = append(node.Sections, s.perform(ctx, duty)...)
+		sections := kept(duty)
+		if sections == nil {
+			sections = s.perform(ctx, duty)
+		}
+		node.Sections = append(node.Sections, sections...)
 	}
 	if s.history != nil {
 		running := facts.Find(node, kindKubeProxy)

@@ -34,6 +34,8 @@ type Config struct {
 	Source Source
 	// ScanInterval is the pause between two scans (default 30 s). Each pause is up to a tenth shorter or longer.
 	ScanInterval time.Duration
+	// Changes, when it is not nil, receives when a scan is worth it before the pause is over.
+	Changes <-chan struct{}
 	// Log is told of connections that come and go. Default slog.Default.
 	Log *slog.Logger
 	// Now is the node's clock. Default time.Now.

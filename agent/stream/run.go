@@ -40,7 +40,17 @@ func scanLoop(ctx context.Context, config Config, board *board) {
 			return
 		}
 		board.publish(newSnapshot(node, config.Now(), config.Log))
-		sleep(ctx, jitter(config.ScanInterval, config.Rand))
+		rest(ctx, jitter(config.ScanInterval, config.Rand), config.Changes)
+	}
+}
+
+// rest waits for d, for a change, or for the end of ctx.
+func rest(ctx context.Context, d time.Duration, changes <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	select {
+	case <-changes:
+	case <-ctx.Done():
 	}
 }
 

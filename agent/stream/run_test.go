@@ -165,6 +165,24 @@ func TestScanThatHangs(t *testing.T) {
 	})
 }
 
+// What is announced is reported at once, whatever the pause between two scans.
+func TestAChangeEndsThePause(t *testing.T) {
+	f, dial := serveFake(t)
+	source := &node{sets: 1}
+	changes := make(chan struct{})
+	config := testConfig(source, dial)
+	config.ScanInterval, config.Changes = never, changes
+	start(t, config)
+	c := f.next(t)
+	c.welcome(never)
+	c.recvReport()
+	source.set(func(n *node) { n.sets = 2 })
+	changes <- struct{}{}
+	if got := kindsOf(c.recvReport()); got != "5 " {
+		t.Errorf("report has kinds %q", got)
+	}
+}
+
 func TestScansGoOnWhileDisconnected(t *testing.T) {
 	f, dial := serveFake(t)
 	source := &node{sets: 1}
