@@ -3,6 +3,7 @@ package cluster
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"io"
 	"testing"
 
@@ -93,7 +94,7 @@ func TestInPrivate(t *testing.T) {
 	got := map[string]string{}
 	for r := tar.NewReader(bytes.NewReader(stdin)); ; {
 		header, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -16,8 +16,8 @@ const restoreLimit = 3 * time.Minute
 
 // Restore puts a capture's kernel state into a freshly booted guest and then reads it back with the native tools: what
 // differs from the capture is an error. It restores modules, accounting objects, ipsets, links with addresses, both
-// families' iptables rules of both backends, virtual servers, kube-proxy's own nftables tables and the sysctls of ipvs mode. It starts
-// no kube-proxy; see e2e/standin.
+// families' iptables rules of both backends, virtual servers, kube-proxy's own nftables tables and the sysctls of ipvs
+// mode. It starts no kube-proxy; see e2e/standin.
 //
 // The node's own addresses of the capture go onto a link eth0, since virtual servers of NodePorts stand on them. It is
 // one end of a veth pair, so that it is no dummy; its other end is called peer0.
@@ -81,7 +81,7 @@ func (r restoring) feed(ctx context.Context, text string, argv ...string) error 
 }
 
 func (r restoring) modules(ctx context.Context) error {
-	list, err := r.read("lsmod.txt")
+	list, err := r.optional("lsmod.txt")
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (r restoring) virtualServers(ctx context.Context) error {
 }
 
 func (r restoring) nftables(ctx context.Context) error {
-	ruleset, err := r.read("nft-ruleset.txt")
+	ruleset, err := r.optional("nft-ruleset.txt")
 	if err != nil {
 		return err
 	}
