@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"offramp.dev/offramp/agent/cleanup"
 	"offramp.dev/offramp/agent/collect"
+	"offramp.dev/offramp/agent/inventory"
 	"offramp.dev/offramp/internal/program"
 	"offramp.dev/offramp/internal/settings"
 	"offramp.dev/offramp/internal/version"
@@ -20,6 +22,8 @@ type parts struct {
 	assess   func(*offrampv1.NodeFacts, offrampv1.Target) *offrampv1.Assessment
 	exitCode func(offrampv1.Verdict, *offrampv1.Leftovers) int
 	report   func(context.Context, reporting) error
+	exact    func(context.Context, collect.Config) (*offrampv1.NodeFacts, *inventory.Node)
+	executor func(collect.Host, string) cleanup.Executor
 	hostname func() (string, error)
 }
 
@@ -53,7 +57,7 @@ can be set by a variable: OFFRAMP_ and the flag's name in capitals; flags win.`,
 		RunE: program.Group,
 	}
 	c.addFlags(root)
-	root.AddCommand(inspectCommand(c), verifyCommand(c), runCommand(c), versionCommand())
+	root.AddCommand(inspectCommand(c), verifyCommand(c), cleanupCommand(c), runCommand(c), versionCommand())
 	return root
 }
 

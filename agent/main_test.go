@@ -11,7 +11,9 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"offramp.dev/offramp/agent/cleanup"
 	"offramp.dev/offramp/agent/collect"
+	"offramp.dev/offramp/agent/inventory"
 	"offramp.dev/offramp/internal/program"
 	"offramp.dev/offramp/internal/readiness"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
@@ -25,6 +27,9 @@ type stage struct {
 	reportErr  error
 	// untilStopped makes report last until its context ends.
 	untilStopped bool
+
+	inventory *inventory.Node
+	executor  *fakeExecutor
 
 	config    collect.Config
 	target    offrampv1.Target
@@ -49,6 +54,11 @@ func (s *stage) parts() parts {
 			return s.assessment
 		},
 		exitCode: readiness.ExitCode,
+		exact: func(_ context.Context, config collect.Config) (*offrampv1.NodeFacts, *inventory.Node) {
+			s.config = config
+			return s.facts, s.inventory
+		},
+		executor: func(_ collect.Host, dir string) cleanup.Executor { s.executor.dir = dir; return s.executor },
 		report: func(ctx context.Context, r reporting) error {
 			s.reporting = &r
 			if s.untilStopped {

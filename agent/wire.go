@@ -6,7 +6,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"offramp.dev/offramp/agent/cleanup"
 	"offramp.dev/offramp/agent/collect"
+	"offramp.dev/offramp/agent/inventory"
 	"offramp.dev/offramp/agent/stream"
 	"offramp.dev/offramp/internal/readiness"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
@@ -21,6 +23,12 @@ func realParts() parts {
 		assess:   readiness.Assess,
 		exitCode: readiness.ExitCode,
 		report:   report,
+		exact: func(ctx context.Context, config collect.Config) (*offrampv1.NodeFacts, *inventory.Node) {
+			return collect.New(config).Exact(ctx)
+		},
+		executor: func(host collect.Host, stateDir string) cleanup.Executor {
+			return cleanup.NewExecutor(cleanup.ExecutorConfig{StateDir: stateDir, Proc: host.Proc, Now: host.Now})
+		},
 		hostname: os.Hostname,
 	}
 }
