@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +23,7 @@ var update = flag.Bool("update", false, "write the golden files again; look at t
 // goldens are all outputs that are held by a file, by the file's name.
 func goldens() map[string]func(io.Writer) error {
 	document := &offrampv1.GetNodeResponse{Summary: sampleNodes()[1], Facts: dirtyNode()}
-	return map[string]func(io.Writer) error{
+	all := map[string]func(io.Writer) error{
 		"node-dirty.txt":     func(w io.Writer) error { return Node(w, dirtyNode(), dirtyAssessment()) },
 		"node-bare.txt":      func(w io.Writer) error { return Node(w, bareNode(), cleanAssessment()) },
 		"node-nothing.txt":   func(w io.Writer) error { return Node(w, nil, nil) },
@@ -41,6 +42,8 @@ func goldens() map[string]func(io.Writer) error {
 		"readiness.json":     func(w io.Writer) error { return JSON(w, sampleFleet()) },
 		"summary.txt":        func(w io.Writer) error { return Summary(w, sampleNodes()[1]) },
 	}
+	maps.Copy(all, planGoldens())
+	return all
 }
 
 func rendered(t *testing.T, write func(io.Writer) error) string {

@@ -29,23 +29,28 @@ func orNothing(operations []*offrampv1.Operation) string {
 	return count(uint64(len(operations)), "operation")
 }
 
-// operations are grouped by stage, and within it by transaction where one has several.
+// operations are grouped by stage, within it by transaction where one has several, and by whose they are and why.
 func (p *page) operations(operations []*offrampv1.Operation) {
 	for i, operation := range operations {
 		before := preceding(operations, i)
-		if operation.GetStage() != before.GetStage() {
+		newStage := operation.GetStage() != before.GetStage()
+		if newStage {
 			p.blank()
 			p.line(0, "%s", stageWords(operation.GetStage()))
 		}
 		together := sharesTransaction(operation, following(operations, i))
+		begins := together && !sharesTransaction(operation, before)
+		if begins {
+			p.line(2, "transaction %d, all or nothing:", operation.GetTransaction())
+		}
 		indent := 2
 		if together || sharesTransaction(operation, before) {
 			indent = 4
 		}
-		if together && !sharesTransaction(operation, before) {
-			p.line(2, "transaction %d, all or nothing:", operation.GetTransaction())
+		if newStage || begins || operation.GetOwner() != before.GetOwner() || operation.GetWhy() != before.GetWhy() {
+			p.line(indent, "%s: %s", Clean(operation.GetOwner()), Clean(operation.GetWhy()))
 		}
-		p.operation(indent, operation)
+		p.operation(indent+2, operation)
 	}
 }
 
@@ -61,12 +66,11 @@ func sharesTransaction(a, b *offrampv1.Operation) bool {
 }
 
 func (p *page) operation(indent int, operation *offrampv1.Operation) {
-	why := Clean(operation.GetWhy())
-	if releases := operation.GetReleases(); releases != "" {
-		why += "; lets go: " + Clean(releases)
+	releases := ""
+	if operation.GetReleases() != "" {
+		releases = "; lets go of " + Clean(operation.GetReleases())
 	}
-	p.line(indent, "- %s", operationWords(operation))
-	p.line(indent+4, "%s: %s", Clean(operation.GetOwner()), why)
+	p.line(indent, "- %s%s", operationWords(operation), releases)
 }
 
 func stageWords(stage offrampv1.Stage) string {
@@ -140,8 +144,9 @@ func (p *page) next(plan *offrampv1.Plan) {
 			return
 		}
 	}
-	p.line(0, "Do this plan: offramp-agent cleanup apply --target %s --plan %s", Word(plan.GetTarget()),
+	p.line(0, "To do this plan, call it again with these flags: cleanup apply --target %s --plan %s", Word(plan.GetTarget()),
 		shortDigest(plan.GetDigest()))
+	p.line(0, "and with the other flags of this call.")
 }
 
 // shortDigest is as much of a digest as names a plan.

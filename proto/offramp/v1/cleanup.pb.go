@@ -171,8 +171,8 @@ type Plan struct {
 	Kept []*Kept `protobuf:"bytes,6,rep,name=kept,proto3" json:"kept,omitempty"`
 	// Guards that stand in the way now. A plan with any that is not overridden is not applied.
 	Guards []*GuardFinding `protobuf:"bytes,7,rep,name=guards,proto3" json:"guards,omitempty"`
-	// SHA-256 (32 bytes) of the encoded plan with digest, made_at, kept and guards empty. Two readings of an unchanged node
-	// give the same digest.
+	// SHA-256 (32 bytes) of the encoded plan with digest, made_at, kept and guards empty and the positions of rules 0, since they
+	// move with other people's rules. Two readings of an unchanged node give the same digest.
 	Digest        []byte                 `protobuf:"bytes,8,opt,name=digest,proto3" json:"digest,omitempty"`
 	MadeAt        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=made_at,json=madeAt,proto3" json:"made_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
