@@ -27,6 +27,9 @@ func countLegacyTable(layout *legacyLayout, name string, info *legacyInfo, blob 
 	for _, chain := range chains.byStart {
 		rules.addChain(name, string(chain.name), chain.builtIn)
 	}
+	if err := chains.countPolicies(layout, name, blob, rules); err != nil {
+		return err
+	}
 	return chains.countRules(layout, name, blob, rules)
 }
 
@@ -58,9 +61,16 @@ func (c *legacyChains) findUserChains(layout *legacyLayout, blob []byte) error {
 	})
 }
 
-// countRules counts what stands in the chains. The last entry of each is no rule: the policy, or a RETURN that
-// iptables puts there. It is told by the beginning of the next chain.
+// countRules counts what stands in the chains.
 func (c *legacyChains) countRules(layout *legacyLayout, table string, blob []byte, rules *ruleset) error {
+	return c.eachRule(layout, blob, func(chain legacyChain, entry *legacyEntry) error {
+		return c.countRule(table, chain, entry, rules)
+	})
+}
+
+// eachRule hands out what stands in the chains. The last entry of each is no rule: the policy, or a RETURN that iptables
+// puts there. It is told by the beginning of the next chain.
+func (c *legacyChains) eachRule(layout *legacyLayout, blob []byte, visit func(legacyChain, *legacyEntry) error) error {
 	var chain legacyChain
 	var last legacyEntry
 	started, inChain := 0, false
@@ -71,11 +81,8 @@ func (c *legacyChains) countRules(layout *legacyLayout, table string, blob []byt
 		switch {
 		case inChain && (starts || head):
 			err = chain.checkEnd(&last)
-			if chain.builtIn && last.drops() {
-				rules.addDropPolicy(table, string(chain.name))
-			}
 		case inChain:
-			err = c.countRule(table, chain, &last, rules)
+			err = visit(chain, &last)
 		case !starts && !head:
 			err = errLegacyTable // an entry outside of any chain
 		}
@@ -90,6 +97,26 @@ func (c *legacyChains) countRules(layout *legacyLayout, table string, blob []byt
 		err = errLegacyTable
 	}
 	return err
+}
+
+// countPolicies takes the policies of the built-in chains: what each ends in.
+func (c *legacyChains) countPolicies(layout *legacyLayout, table string, blob []byte, rules *ruleset) error {
+	for _, chain := range c.byStart {
+		if !chain.builtIn {
+			continue
+		}
+		if int(chain.underflow) >= len(blob) {
+			return errLegacyTable
+		}
+		entry, err := layout.entry(blob, int(chain.underflow))
+		if err != nil {
+			return err
+		}
+		if entry.drops() {
+			rules.addDropPolicy(table, string(chain.name))
+		}
+	}
+	return nil
 }
 
 // checkEnd makes sure that the entry that is not counted is no rule indeed.
