@@ -64,7 +64,7 @@ test-kernel: ## run the kernel tests of the agent inside VMs with the kernels of
 	CGO_ENABLED=0 $(GO) test -count=1 -timeout 30m -exec "$(GO) run $(CURDIR)/e2e/lab/vmexec -kernel $(KERNELS)" ./agent/collect
 
 test-e2e: build ## run the whole programs: fleet, lab and demo
-	$(GO) test -count=1 -timeout 30m $$($(GO) list ./e2e/... | grep -v /e2e/cluster)
+	$(GO) test -count=1 -p 1 -timeout 30m $$($(GO) list ./e2e/... | grep -v /e2e/cluster)
 
 # What a run sees of kube-proxy goes through this folder into docs/kube-proxy-facts.md.
 FACTS   := $(BIN)/facts
