@@ -3,8 +3,6 @@ package collect
 import (
 	"fmt"
 	"slices"
-
-	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
 // withEmbedded returns the kube-proxies, with those inside k3s. rke2 runs its own as a static pod: it counts where none is
@@ -131,16 +129,12 @@ func oneConfig(configs []proxyConfig, otherwise string) proxyConfig {
 
 // excludeCIDRs returns ipvs.excludeCIDRs of every configuration in sight, sorted, each once.
 func (p *kubeProxy) excludeCIDRs() []string {
-	var cidrs []string
-	all := []*offrampv1.KubeProxySettings{p.configured.settings}
+	cidrs := slices.Clone(p.configured.settings.GetIpvsExcludeCidrs())
 	for _, config := range p.configs {
-		all = append(all, config.settings)
+		cidrs = append(cidrs, config.settings.GetIpvsExcludeCidrs()...)
 	}
 	for _, file := range p.files.list {
-		all = append(all, file.config.settings)
-	}
-	for _, settings := range all {
-		cidrs = append(cidrs, settings.GetIpvsExcludeCidrs()...)
+		cidrs = append(cidrs, file.config.settings.GetIpvsExcludeCidrs()...)
 	}
 	slices.Sort(cidrs)
 	return bounded(slices.Compact(cidrs))

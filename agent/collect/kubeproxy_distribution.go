@@ -183,9 +183,9 @@ func (d distribution) runsKubeProxy() bool {
 
 // proxyFlags are the flags that it hands to kube-proxy: each written without the dashes.
 func (d distribution) proxyFlags() arguments {
-	var flags arguments
-	for _, value := range d.flags.all("kube-proxy-arg") {
-		flags = append(flags, "--"+strings.TrimLeft(value, "-"))
+	flags := arguments(d.flags.all("kube-proxy-arg"))
+	for i, value := range flags {
+		flags[i] = "--" + strings.TrimLeft(value, "-")
 	}
 	return flags
 }

@@ -80,8 +80,9 @@ func (f *proxyFiles) starting() []proxyFile {
 
 // report is the files as they travel.
 func (f *proxyFiles) report(version string) []*offrampv1.KubeProxyFile {
-	var report []*offrampv1.KubeProxyFile
-	for _, file := range f.list[:min(len(f.list), maxSamples)] {
+	files := f.list[:min(len(f.list), maxSamples)]
+	report := make([]*offrampv1.KubeProxyFile, 0, len(files))
+	for _, file := range files {
 		entry := &offrampv1.KubeProxyFile{Path: clean("/" + file.path), Kind: file.kind}
 		if file.err != nil {
 			entry.Error = reasonOf(file.path, file.err)

@@ -144,7 +144,7 @@ func TestProgramOf(t *testing.T) {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
-	for title, want := range map[string]string{"/usr/local/bin/k3s agent": "agent", "k3s": "", "k3s ": ""} {
+	for title, want := range map[string]string{"/usr/local/bin/k3s agent": "agent", "k3s": "", "k3s ": "", " ": "", "": ""} {
 		if got := roleOf([]string{title, "", ""}); got != want {
 			t.Errorf("%q: role %q, want %q", title, got, want)
 		}

@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // program is what a kube-proxy runs as, or inside of.
@@ -76,8 +77,9 @@ func isNodeRole(name string, args []string) bool {
 // hide their flags (pkg/cli/server, gspt.SetProcTitle).
 func roleOf(args []string) string {
 	words := args[min(1, len(args)):]
-	if len(args) > 0 && strings.Contains(args[0], " ") {
-		words = append(strings.Fields(args[0])[1:], words...)
+	if len(args) > 0 {
+		_, title, _ := strings.Cut(args[0], " ")
+		words = append(strings.Fields(title), words...)
 	}
 	for _, word := range words {
 		if word != "" && !strings.HasPrefix(word, "-") {
@@ -167,13 +169,8 @@ func isTrue(text string) bool {
 }
 
 func splitList(text string) []string {
-	var items []string
-	for item := range strings.SplitSeq(text, ",") {
-		if item = strings.TrimSpace(item); item != "" {
-			items = append(items, item)
-		}
-	}
-	return items
+	isSeparator := func(r rune) bool { return r == ',' || unicode.IsSpace(r) }
+	return strings.FieldsFunc(text, isSeparator)
 }
 
 // isProgram reports whether a word of a command line is that program, with or without its path.
