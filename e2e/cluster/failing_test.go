@@ -64,7 +64,7 @@ func TestFirstSyncFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	failures := func() int { return strings.Count(p.Output(), `"Failed to execute iptables-restore"`) }
-	eventually(t, 2*time.Minute, "both families' restores fail", func() bool { return failures() >= 2 })
+	eventually(t, 5*time.Minute, "both families' restores fail", func() bool { return failures() >= 2 })
 	time.Sleep(40 * time.Second) // longer than syncPeriod, 30 s
 	check(t, "failed restores 40 s later", failures(), 2)
 	if mode, err := p.Mode(t.Context()); err != nil || mode != "iptables" {
