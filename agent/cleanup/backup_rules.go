@@ -131,10 +131,16 @@ func ruleLines(rules *inventory.Ruleset) string {
 	return text.String()
 }
 
+// notDecoded stands in a rule's text for what was not understood (inventory.Rule.Text).
+const notDecoded = "..."
+
 func ruleLine(chain *inventory.Chain, rule *inventory.Rule) string {
-	if !chain.Base {
-		return rule.Text
+	line := rule.Text
+	if chain.Base {
+		line = fmt.Sprintf("-I %s %d%s", chain.Name, rule.Position, strings.TrimPrefix(line, "-A "+chain.Name))
 	}
-	rest := strings.TrimPrefix(rule.Text, "-A "+chain.Name)
-	return fmt.Sprintf("-I %s %d%s", chain.Name, rule.Position, rest)
+	if strings.Contains(line, notDecoded) {
+		line = "# only offramp-agent can restore this: " + line
+	}
+	return line
 }

@@ -22,6 +22,8 @@ import (
 type ExecutorConfig struct {
 	// StateDir is where lock, journal and backups are. It has to be on the node's own disk.
 	StateDir string
+	// AllowVolatile: a person has said by name that a state folder will do which does not survive a restart.
+	AllowVolatile bool
 	// Proc is where the proc file system of the host is mounted; "/proc" by default.
 	Proc string
 	// XtablesLock is the file that all users of legacy tables lock; "/run/xtables.lock" by default.
@@ -86,7 +88,7 @@ func (e *LocalExecutor) Guards(ctx context.Context, plan *offrampv1.Plan, readin
 func (e *LocalExecutor) guards(ctx context.Context, plan *offrampv1.Plan, reading *Reading) []*offrampv1.GuardFinding {
 	var guards []*offrampv1.GuardFinding
 	err := CheckStorage(e.config.StateDir, roomFor(plan, reading.Inventory))
-	if err != nil && !errors.Is(err, ErrNoRoom) {
+	if err != nil && !errors.Is(err, ErrNoRoom) && !(e.config.AllowVolatile && errors.Is(err, ErrNotDurable)) {
 		guards = append(guards, Finding(GuardNoDurableStorage, err.Error()))
 	}
 	if errors.Is(err, ErrNoRoom) {

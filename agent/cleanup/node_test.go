@@ -1,0 +1,107 @@
+package cleanup_test
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"offramp.dev/offramp/agent/cleanup"
+	"offramp.dev/offramp/agent/collect"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+// node is the namespace (or guest) that a test runs in, as a node to clean.
+type node struct {
+	t       *testing.T
+	options cleanup.Options
+	config  cleanup.ExecutorConfig
+}
+
+// newNode is a node without a kube-proxy, as a person asserts.
+func newNode(t *testing.T) *node {
+	t.Helper()
+	dir := t.TempDir()
+	return &node{
+		t:       t,
+		options: cleanup.Options{Target: offrampv1.Target_TARGET_NONE},
+		config: cleanup.ExecutorConfig{
+			StateDir: filepath.Join(dir, "offramp"), XtablesLock: xtablesLock(t), LockWait: 2 * time.Second,
+			AllowVolatile: cleanup.CheckStorage(dir, 0) != nil, // a guest of the lab lives in memory
+		},
+	}
+}
+
+// xtablesLock gives the namespace a lock of its own: the host's must not be held by a test.
+func xtablesLock(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "xtables.lock")
+	t.Setenv("XTABLES_LOCKFILE", path)
+	return path
+}
+
+func (n *node) planner() *cleanup.Planner {
+	scanner := collect.New(collect.Config{Host: collect.DefaultHost(), Node: "node-0", AssertNone: "a test"})
+	return &cleanup.Planner{
+		Read: func(ctx context.Context) (*cleanup.Reading, error) {
+			facts, inventory := scanner.Exact(ctx)
+			return &cleanup.Reading{Facts: facts, Inventory: inventory}, nil
+		},
+		Options: n.options,
+		Now:     time.Now,
+	}
+}
+
+func (n *node) plan() *offrampv1.Plan {
+	n.t.Helper()
+	plan, _, err := n.planner().Plan(n.t.Context())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return plan
+}
+
+// apply plans and applies that plan.
+func (n *node) apply() *offrampv1.CleanupResult {
+	n.t.Helper()
+	result, err := n.applyPlan(n.plan())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return result
+}
+
+func (n *node) applyPlan(plan *offrampv1.Plan) (*offrampv1.CleanupResult, error) {
+	request := cleanup.Request{Digest: plan.GetDigest(), Plan: n.planner().Plan, Draining: n.options.Draining}
+	return cleanup.NewExecutor(n.config).Apply(n.t.Context(), request)
+}
+
+// mustClean fails the test unless everything went.
+func mustClean(t *testing.T, result *offrampv1.CleanupResult) {
+	t.Helper()
+	for _, guard := range result.GetRefusedBy() {
+		t.Errorf("refused by %s: %v", guard.GetId(), guard.GetEvidence())
+	}
+	for i, operation := range result.GetOperations() {
+		if outcome := operation.GetOutcome(); outcome != offrampv1.OperationOutcome_OPERATION_OUTCOME_DONE {
+			t.Errorf("operation %d: %v: %s", i, outcome, operation.GetError())
+		}
+	}
+	if result.GetRemaining() != 0 || result.GetError() != "" {
+		t.Errorf("%d operations remain, error %q", result.GetRemaining(), result.GetError())
+	}
+}
+
+// run runs a native tool and returns what it printed.
+func run(t *testing.T, input string, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	command.Stdin = strings.NewReader(input)
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
