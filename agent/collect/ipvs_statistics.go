@@ -25,7 +25,8 @@ const (
 	ipvsVersion        = 1  // IPVS_GENL_VERSION
 )
 
-// serverStatistics is what the kernel counts of a virtual server since it was made.
+// serverStatistics is what the kernel counts of a virtual server since it was made. It sums up every two seconds
+// (estimation_timer in net/netfilter/ipvs/ip_vs_est.c).
 type serverStatistics struct{ connections, incomingPackets uint64 }
 
 // statisticsReader hands the statistics of every virtual server to visit.

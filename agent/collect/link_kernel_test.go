@@ -41,7 +41,13 @@ func enterWithAnyLink(t *testing.T) bool {
 	if !nstest.Enter(t) {
 		return false
 	}
-	run(t, "link add kube-ipvs0 type bridge\nlink add eth0 type bridge\nlink set eth0 up\n", "ip", "-batch", "-")
+	// Without link-local addresses, which the kernel gives and confirms some seconds after a link came up.
+	run(t, `link add kube-ipvs0 type bridge
+link add eth0 type bridge
+link set kube-ipvs0 addrgenmode none
+link set eth0 addrgenmode none
+link set eth0 up
+`, "ip", "-batch", "-")
 	return true
 }
 
@@ -64,50 +70,84 @@ func listedRoutes(t *testing.T) (all, self uint64) {
 	return all, self
 }
 
-// STATE-11 and STATE-12: addresses on a link that is down are the node's own, a listener on the wildcard answers there, and
-// a connection of the host to one carries it as its source.
-func TestState11And12AddressesOfTheLinkAreTheNodes(t *testing.T) {
+// enterWithServices has addresses of Services on a link that is down, and one of the node.
+func enterWithServices(t *testing.T) bool {
+	t.Helper()
 	if !enterWithAnyLink(t) {
-		return
+		return false
 	}
 	run(t, `addr add 10.96.0.10/32 dev kube-ipvs0
 addr add 10.96.0.77/32 dev kube-ipvs0
 addr add fd00:10:96::a/128 dev kube-ipvs0 nodad
 addr add 192.0.2.7/24 dev eth0
 `, "ip", "-batch", "-")
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "0.0.0.0:2222")
+	return true
+}
+
+// listenOn listens on a port of an address until the test ends.
+func listenOn(t *testing.T, network, address string) {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), network, address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = listener.Close() }()
-	client, err := new(net.Dialer).DialContext(t.Context(), "tcp4", "10.96.0.77:2222")
+	t.Cleanup(func() { _ = listener.Close() })
+}
+
+// sourceOf connects to an address and tells where the connection comes from. It stays open until the test ends.
+func sourceOf(t *testing.T, address string) string {
+	t.Helper()
+	client, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatalf("the address of a link that is down answers nobody: %v", err)
 	}
-	defer func() { _ = client.Close() }()
-	if host, _, _ := net.SplitHostPort(client.LocalAddr().String()); host != "10.96.0.77" {
-		t.Errorf("the connection comes from %s, want the address itself", host)
-	}
+	t.Cleanup(func() { _ = client.Close() })
+	host, _, _ := net.SplitHostPort(client.LocalAddr().String())
+	return host
+}
 
+// STATE-11: addresses on a link that is down are the node's own, and a listener on the wildcard answers there.
+func TestState11AListenerOfTheHostIsExposed(t *testing.T) {
+	if !enterWithServices(t) {
+		return
+	}
+	listenOn(t, "tcp4", "0.0.0.0:2222")
+	listenOn(t, "tcp4", "127.0.0.1:3333")
+	listenOn(t, "tcp6", "[::]:4444")
+	sourceOf(t, "10.96.0.77:2222")
 	link := readTheLink(t)
 	all, self := listedRoutes(t)
 	if link.GetLocalRoutes() != all || link.GetSelfSourceRoutes() != self || self < 2 {
 		t.Errorf("%d local routes, %d of them with themselves as source; ip says %d, %d", link.GetLocalRoutes(), link.GetSelfSourceRoutes(), all, self)
 	}
-	if diff := cmp.Diff([]string{"tcp 0.0.0.0:2222"}, socketWords(link.GetWildcardListeners())); diff != "" {
+	if diff := cmp.Diff([]string{"tcp 0.0.0.0:2222", "tcp [::]:4444"}, socketWords(link.GetWildcardListeners())); diff != "" {
 		t.Errorf("listeners (-want +got):\n%s", diff)
 	}
-	// Both ends of the connection are on this host, with that address.
-	if link.GetSockets() != 2 || len(link.GetSocketSamples()) != 2 {
-		t.Errorf("%d sockets, %v", link.GetSockets(), link.GetSocketSamples())
-	}
+}
 
+// STATE-12: a connection of the host to such an address carries it as its source, until the route prefers another.
+func TestState12TheSourceOfAConnection(t *testing.T) {
+	if !enterWithServices(t) {
+		return
+	}
+	listenOn(t, "tcp", ":2222")
+	link := readTheLink(t)
+	if source := sourceOf(t, "10.96.0.10:2222"); source != "10.96.0.10" {
+		t.Errorf("the connection comes from %s, want the address itself", source)
+	}
+	// Both ends of the connection are on this host, with that address.
+	if with := readTheLink(t); with.GetSockets() != 2 || len(with.GetSocketSamples()) != 2 {
+		t.Errorf("%d sockets, %v", with.GetSockets(), with.GetSocketSamples())
+	}
 	// What a clean-up does first: the node's own address becomes the source.
-	run(t, "", "ip", "route", "replace", "local", "10.96.0.10", "dev", "kube-ipvs0", "table", "local", "src", "192.0.2.7")
+	run(t, "", "ip", "route", "replace", "local", "10.96.0.77", "dev", "kube-ipvs0", "table", "local", "src", "192.0.2.7")
 	again := readTheLink(t)
-	all, self = listedRoutes(t)
-	if again.GetLocalRoutes() != all || again.GetSelfSourceRoutes() != self || again.GetSelfSourceRoutes() != link.GetSelfSourceRoutes()-1 {
+	all, self := listedRoutes(t)
+	if again.GetLocalRoutes() != all || again.GetSelfSourceRoutes() != self || self != link.GetSelfSourceRoutes()-1 {
 		t.Errorf("%d local routes, %d with themselves as source; ip says %d, %d", again.GetLocalRoutes(), again.GetSelfSourceRoutes(), all, self)
+	}
+	if source := sourceOf(t, "10.96.0.77:2222"); source != "192.0.2.7" {
+		t.Errorf("the connection comes from %s, want the node's address", source)
 	}
 }
 
