@@ -29,13 +29,16 @@ var ErrNotThere = errors.New("there is no such thing")
 func (s *Scanner) Detail(ctx context.Context, request *offrampv1.DetailRequest, emit func([]string) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.SectionTimeout)
 	defer cancel()
-	out := &detailItems{emit: emit}
+	out := &detailItems{emit: emit, most: maxDetailItems}
 	var err error
 	switch detail := request.GetDetail().(type) {
 	case *offrampv1.DetailRequest_Chain:
 		err = s.rules.chainDetail(ctx, detail.Chain, out)
 	case *offrampv1.DetailRequest_Service:
-		err = s.rules.serviceDetail(ctx, detail.Service, out)
+		err = errors.Join(s.serversOf(ctx, detail.Service, out), s.rules.serviceDetail(ctx, detail.Service, out))
+	case *offrampv1.DetailRequest_Ipset:
+		out.most = maxMembers
+		err = membersOf(ctx, s.modules, detail.Ipset, out)
 	default:
 		err = errors.New("this agent does not know such a detail")
 	}
@@ -45,12 +48,13 @@ func (s *Scanner) Detail(ctx context.Context, request *offrampv1.DetailRequest, 
 // detailItems collects items into parts.
 type detailItems struct {
 	emit        func([]string) error
+	most        int
 	part        []string
 	bytes, sent int
 }
 
 func (d *detailItems) add(item string) error {
-	if d.sent == maxDetailItems {
+	if d.sent == d.most {
 		return ErrTooMany
 	}
 	if len(d.part) == maxPartItems || d.bytes+len(item) > maxPartBytes {

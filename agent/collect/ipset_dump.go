@@ -57,14 +57,25 @@ func sortHeaders(headers []ipsetHeader) ([]ipsetHeader, error) {
 // dumpIPSetMembers hands every member of one set to visit. It is errTorn when the set is no longer what it was, and when
 // the kernel tells another number of members than it has said the set has.
 func dumpIPSetMembers(ctx context.Context, s *socket, set kubeproxy.Set, visit func(ipsetMember)) error {
+	return dumpElements(ctx, s, set, func(data []byte) error {
+		var member ipsetMember
+		err := member.parse(data)
+		if err == nil {
+			visit(member)
+		}
+		return err
+	})
+}
+
+// dumpElements hands the attributes of every element of one set to visit, and is errTorn as dumpIPSetMembers is.
+func dumpElements(ctx context.Context, s *socket, set kubeproxy.Set, visit func([]byte) error) error {
 	request := ipsetRequest(nl.NewRtAttr(nl.IPSET_ATTR_SETNAME, append([]byte(set.Name), 0)))
 	var header ipsetHeader
 	var members uint32
 	err := s.dump(ctx, request, func(message []byte) error {
-		part, hasHeader, err := parseIPSetMessage(message, func(member ipsetMember) error {
+		part, hasHeader, err := parseIPSetMessage(message, func(data []byte) error {
 			members++
-			visit(member)
-			return nil
+			return visit(data)
 		})
 		if hasHeader {
 			header = part

@@ -31,8 +31,8 @@ type ipsetMember struct {
 }
 
 // parseIPSetMessage takes one message of a list of sets: nfgenmsg, then attributes (linux/netfilter/ipset/ip_set.h). The
-// first message of a set has a header, the following ones only its name and more members. member may be nil.
-func parseIPSetMessage(message []byte, member func(ipsetMember) error) (header ipsetHeader, hasHeader bool, err error) {
+// first message of a set has a header, the following ones only its name and more members. member takes the attributes of one, and may be nil.
+func parseIPSetMessage(message []byte, member func([]byte) error) (header ipsetHeader, hasHeader bool, err error) {
 	if len(message) < nl.SizeofNfgenmsg {
 		return header, false, errMalformed
 	}
@@ -80,7 +80,7 @@ func (h *ipsetHeader) counts(data []byte) error {
 	})
 }
 
-func eachMember(data []byte, visit func(ipsetMember) error) error {
+func eachMember(data []byte, visit func([]byte) error) error {
 	if visit == nil {
 		return nil
 	}
@@ -88,11 +88,7 @@ func eachMember(data []byte, visit func(ipsetMember) error) error {
 		if kind != nl.IPSET_ATTR_DATA {
 			return nil
 		}
-		var member ipsetMember
-		if err := member.parse(value); err != nil {
-			return err
-		}
-		return visit(member)
+		return visit(value)
 	})
 }
 

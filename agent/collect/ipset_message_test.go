@@ -66,6 +66,21 @@ func memberOf(address string, port uint16, protocol uint8) []byte {
 	)
 }
 
+// eachParsed parses each member for visit.
+func eachParsed(visit func(ipsetMember) error) func([]byte) error {
+	return func(data []byte) error {
+		var member ipsetMember
+		if err := member.parse(data); err != nil {
+			return err
+		}
+		var element ipsetElement
+		if err := element.parse(data); err != nil {
+			return err
+		}
+		return visit(member)
+	}
+}
+
 func TestParseIPSetHeader(t *testing.T) {
 	header, hasHeader, err := parseIPSetMessage(headerMessage("KUBE-CLUSTER-IP"), nil)
 	want := ipsetHeader{
@@ -81,10 +96,10 @@ func TestParseIPSetMembers(t *testing.T) {
 	message := membersMessage("s", memberOf("10.96.0.1", 443, 6), memberOf("fd00::a", 53, 17),
 		attribute(4|network32, []byte{0x75, 0x30})) // a member of a bitmap:port set
 	var got []ipsetMember
-	header, hasHeader, err := parseIPSetMessage(message, func(member ipsetMember) error {
+	header, hasHeader, err := parseIPSetMessage(message, eachParsed(func(member ipsetMember) error {
 		got = append(got, member)
 		return nil
-	})
+	}))
 	if err != nil || hasHeader || header.name != "s" {
 		t.Errorf("%+v, %v, %v", header, hasHeader, err)
 	}
@@ -109,7 +124,7 @@ func TestParseIPSetRefuses(t *testing.T) {
 		"an address of three":   membersMessage("x", attribute(1|nested, attribute(1|network32, []byte{10, 96, 0}))),
 		"a port of one byte":    membersMessage("x", attribute(4|network32, []byte{80})),
 	} {
-		_, _, err := parseIPSetMessage(message, func(ipsetMember) error { return nil })
+		_, _, err := parseIPSetMessage(message, eachParsed(func(ipsetMember) error { return nil }))
 		if !errors.Is(err, errMalformed) {
 			t.Errorf("%s: error %v", name, err)
 		}
@@ -163,7 +178,7 @@ func FuzzParseIPSetMessage(f *testing.F) {
 	f.Add(membersMessage("s", memberOf("10.96.0.1", 443, 6), memberOf("fd00::a", 53, 17)))
 	f.Fuzz(func(t *testing.T, message []byte) {
 		before := slices.Clone(message)
-		header, _, err := parseIPSetMessage(message, func(ipsetMember) error { return nil })
+		header, _, err := parseIPSetMessage(message, eachParsed(func(ipsetMember) error { return nil }))
 		if err == nil && header.name == "" {
 			t.Error("a set without a name")
 		}

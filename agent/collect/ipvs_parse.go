@@ -41,6 +41,8 @@ type ipvsParser struct {
 	table ipvsTable
 	hash  maphash.Hash
 	names map[string]string
+	// visit, where it is set, is told of each line, with the virtual server that it is or belongs to.
+	visit func(server *virtualServer, line []byte)
 }
 
 // parseIPVS reads a whole IPVS table. A line that is cut short or not understood is an error: a table that was read by
@@ -120,6 +122,7 @@ func (p *ipvsParser) virtualServer(line []byte) error {
 	if isPersistent(flags) {
 		p.table.persistent++
 	}
+	p.tell(line)
 	return nil
 }
 
@@ -151,7 +154,14 @@ func (p *ipvsParser) realServer(line []byte) error {
 		return fmt.Errorf("real server %q is not understood", line)
 	}
 	p.count(string(forward) == "Masq", w, a, i)
+	p.tell(line)
 	return nil
+}
+
+func (p *ipvsParser) tell(line []byte) {
+	if p.visit != nil {
+		p.visit(&p.table.servers[len(p.table.servers)-1], line)
+	}
 }
 
 func (p *ipvsParser) count(masquerading bool, weight, active, inactive uint64) {

@@ -365,3 +365,39 @@ func TestState07SetsOfIPv6(t *testing.T) {
 		t.Errorf("%d sets of IPv6, owned %v", sets, owned)
 	}
 }
+
+// One Service as the node sees it: virtual servers on all of its addresses and node ports, with what ipvsadm shows.
+func TestServersOfAService(t *testing.T) {
+	if !enterNode(t) {
+		return
+	}
+	serveTCP(t, "192.0.2.9:8080")
+	run(t, `-A -t 10.96.0.10:80 -s lc -p 600
+-a -t 10.96.0.10:80 -r 192.0.2.9:8080 -m -w 1
+-a -t 10.96.0.10:80 -r 10.244.9.9:8080 -m -w 0
+-A -t 192.0.2.7:30080 -s rr
+-A -t 192.0.2.8:30081 -s rr
+-A -u 10.96.0.10:80 -s rr
+-A -t 10.96.0.11:80 -s rr
+`, "ipvsadm", "-R")
+	connect(t, "192.0.2.9", "10.96.0.10:80")
+	items, err := detail(t, &offrampv1.DetailRequest{Detail: &offrampv1.DetailRequest_Service{Service: &offrampv1.ServiceQuery{
+		Protocol: "TCP", Addresses: []string{"10.96.0.10"}, Port: 80, NodePort: 30080,
+	}}})
+	if err != nil {
+		t.Error(err)
+	}
+	items = slices.DeleteFunc(items, func(item string) bool { return !strings.HasPrefix(item, "ipvs ") && !strings.HasPrefix(item, "  -> ") })
+	for i := range items {
+		items[i], _, _ = strings.Cut(items[i], " now, ") // the statistics come two seconds late
+	}
+	slices.Sort(items[1:3])
+	if diff := cmp.Diff([]string{
+		"ipvs TCP 10.96.0.10:80 lc, persistent, owner kube-proxy/ipvs (address, protocol and port stand in kube-proxy's sets), 1 established connections",
+		"  -> 10.244.9.9:8080 Masq weight 0, 0 active and 0 inactive connections",
+		"  -> 192.0.2.9:8080 Masq weight 1, 1 active and 0 inactive connections",
+		"ipvs TCP 192.0.2.7:30080 rr, owner kube-proxy/ipvs (address of the node with a node port of kube-proxy's sets), 0 established connections",
+	}, items); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

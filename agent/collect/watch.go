@@ -141,3 +141,8 @@ func alwaysKinds() []offrampv1.SectionKind {
 func networkKinds() []offrampv1.SectionKind {
 	return []offrampv1.SectionKind{kindIPVS, kindIPVSLink, kindAddresses}
 }
+
+// Detail reads more about one thing, as Scanner.Detail does.
+func (w *Watcher) Detail(ctx context.Context, request *offrampv1.DetailRequest, emit func([]string) error) error {
+	return w.scanner.Detail(ctx, request, emit)
+}
