@@ -49,7 +49,7 @@ func WaitsForLink(operation *offrampv1.Operation) bool {
 }
 
 func (s *scope) planBatch(list *operationList, r *rulesetScope, tables []inventory.RuleTable, want wanted) {
-	var batch []*offrampv1.Operation
+	batch := make([]*offrampv1.Operation, 0, len(r.chains))
 	for i := range tables {
 		batch = append(batch, s.jumpsOf(r, &tables[i], want)...)
 	}

@@ -99,7 +99,7 @@ func checkNever(t *testing.T, capture string, target offrampv1.Target, operation
 	live := target == iptables || target == ipvs
 	if chain := operation.GetDeleteChain(); chain != nil {
 		name := chain.GetChain()
-		shared := slices.Contains(sharedNames(), name) && !(name == "KUBE-SERVICES" && chain.GetTable() == "filter")
+		shared := slices.Contains(sharedNames(), name) && (name != "KUBE-SERVICES" || chain.GetTable() == "nat")
 		switch {
 		case kubeproxy.BuiltinChain(chain.GetTable(), name), strings.Contains(name, "KUBELET"), strings.Contains(name, "HINT"),
 			name == "KUBE-FIREWALL", live && shared, target == iptables && name == "KUBE-PROXY-CANARY":

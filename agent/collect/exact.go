@@ -112,7 +112,10 @@ func (e *exact) readSets(ctx context.Context) error {
 
 // nameSets turns indices into names.
 func (e *exact) nameSets(indices []uint16) []string {
-	var names []string
+	if len(indices) == 0 {
+		return nil
+	}
+	names := make([]string, 0, len(indices))
 	for _, index := range indices {
 		name := fmt.Sprintf("#%d", index)
 		if set, known := e.sets[index]; known {

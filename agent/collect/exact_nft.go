@@ -116,7 +116,7 @@ func newExactRuleset(e *exact) *exactRuleset {
 }
 
 func (x *exactRuleset) natives() []inventory.Table {
-	var tables []inventory.Table
+	tables := make([]inventory.Table, 0, len(x.native))
 	for _, table := range x.native {
 		slices.Sort(table.SetMatches)
 		tables = append(tables, *table)

@@ -144,9 +144,8 @@ func (p *page) next(plan *offrampv1.Plan) {
 			return
 		}
 	}
-	p.line(0, "To do this plan, call it again with these flags: cleanup apply --target %s --plan %s", Word(plan.GetTarget()),
-		shortDigest(plan.GetDigest()))
-	p.line(0, "and with the other flags of this call.")
+	p.line(0, "To do this plan, with the other flags of this call:")
+	p.line(2, "offramp-agent cleanup apply --target %s --plan %s", Word(plan.GetTarget()), shortDigest(plan.GetDigest()))
 }
 
 // shortDigest is as much of a digest as names a plan.
