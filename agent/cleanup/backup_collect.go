@@ -1,9 +1,11 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -26,6 +28,7 @@ func collectSaved(ctx context.Context, plan *offrampv1.Plan, node *inventory.Nod
 			return nil, fmt.Errorf("save %s: %w", describe(operation), err)
 		}
 	}
+	everything.sortSets(node)
 	if len(going) == 0 {
 		return everything, nil
 	}
@@ -63,6 +66,15 @@ func (s *saved) add(operation *offrampv1.Operation, node *inventory.Node, going 
 		s.Sysctls = append(s.Sysctls, savedSysctl{change.ResetSysctl.GetPath(), change.ResetSysctl.GetFrom(), change.ResetSysctl.GetTo()})
 	}
 	return nil
+}
+
+// sortSets puts the sets into the order in which they were made, which is the order in which they are listed.
+func (s *saved) sortSets(node *inventory.Node) {
+	index := map[string]uint16{}
+	for _, set := range node.Sets {
+		index[set.Name] = set.Index
+	}
+	slices.SortStableFunc(s.Sets, func(a, b savedSet) int { return cmp.Compare(index[a.Name], index[b.Name]) })
 }
 
 func findServer(node *inventory.Node, change *offrampv1.DeleteVirtualServer) *inventory.VirtualServer {

@@ -123,7 +123,11 @@ func ruleLines(rules *inventory.Ruleset) string {
 		}
 		for _, chain := range table.Chains {
 			for _, rule := range chain.Rules {
-				text.WriteString(ruleLine(&chain, &rule) + "\n")
+				line := ruleLine(&chain, &rule)
+				if !rules.Legacy() && strings.Contains(line, notDecoded) {
+					line = "# only offramp-agent can restore this: " + line
+				}
+				text.WriteString(line + "\n")
 			}
 		}
 		text.WriteString("COMMIT\n")
@@ -135,12 +139,8 @@ func ruleLines(rules *inventory.Ruleset) string {
 const notDecoded = "..."
 
 func ruleLine(chain *inventory.Chain, rule *inventory.Rule) string {
-	line := rule.Text
-	if chain.Base {
-		line = fmt.Sprintf("-I %s %d%s", chain.Name, rule.Position, strings.TrimPrefix(line, "-A "+chain.Name))
+	if !chain.Base {
+		return rule.Text
 	}
-	if strings.Contains(line, notDecoded) {
-		line = "# only offramp-agent can restore this: " + line
-	}
-	return line
+	return fmt.Sprintf("-I %s %d%s", chain.Name, rule.Position, strings.TrimPrefix(rule.Text, "-A "+chain.Name))
 }

@@ -88,9 +88,30 @@ func (s *savedSet) takeMembers(data []byte) error {
 		return err
 	}
 	for _, member := range members {
-		s.Members = append(s.Members, rawAttribute(nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, member.Value))
+		values, err := nl.ParseRouteAttr(member.Value)
+		if err != nil {
+			return err
+		}
+		var kept []byte
+		for _, value := range values {
+			kept = append(kept, memberAttribute(value.Attr.Type, value.Value)...)
+		}
+		s.Members = append(s.Members, rawAttribute(nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, kept))
 	}
 	return nil
+}
+
+// memberAttribute is a part of a member as the kernel takes it: of addresses it wants to be told that they are in network
+// order (ip_set_get_ipaddr4), which it does not say itself when it lists them.
+func memberAttribute(kind uint16, value []byte) []byte {
+	if base := kind & nl.NLA_TYPE_MASK; base != nl.IPSET_ATTR_IP && base != ipsetIP2 {
+		return rawAttribute(kind, value)
+	}
+	inner, err := nl.ParseRouteAttr(value)
+	if err != nil || len(inner) != 1 {
+		return rawAttribute(kind, value)
+	}
+	return rawAttribute(kind, rawAttribute(inner[0].Attr.Type|unix.NLA_F_NET_BYTEORDER, inner[0].Value))
 }
 
 // rawAttribute is an attribute as it is on the wire.

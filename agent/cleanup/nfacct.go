@@ -11,6 +11,7 @@ import (
 // Of linux/netfilter/nfnetlink_acct.h.
 const (
 	nfnlSubsysAcct = 7
+	nfnlAcctNew    = 0
 	nfnlAcctDel    = 3
 	nfacctName     = 1
 )
@@ -35,4 +36,19 @@ func deleteAccounting(name string) (existed bool, err error) {
 	default:
 		return true, fmt.Errorf("delete nfacct object %s: %w", name, err)
 	}
+}
+
+// newAccounting makes an nfacct object; existed is true where there is one of that name, which stays as it is.
+func newAccounting(name string) (existed bool, err error) {
+	request := nl.NewNetlinkRequest(nfnlSubsysAcct<<8|nfnlAcctNew, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL)
+	request.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: nl.NFNETLINK_V0})
+	request.AddData(nl.NewRtAttr(nfacctName, nl.ZeroTerminated(name)))
+	_, err = request.Execute(unix.NETLINK_NETFILTER, 0)
+	if errors.Is(err, unix.EEXIST) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("make nfacct object %s: %w", name, err)
+	}
+	return false, nil
 }

@@ -42,6 +42,8 @@ func enterWithVIPs(t *testing.T) bool {
 	for _, c := range vipCases() {
 		tool(t, "ip", "addr", "add", c.own+"/"+map[string]string{"-4": "24", "-6": "64"}[c.family], "dev", "eth0", "nodad")
 		tool(t, "ip", "addr", "add", c.vip+"/"+map[string]string{"-4": "32", "-6": "128"}[c.family], "dev", "kube-ipvs0")
+		// What is sent to a VIP is routed before nftables gives it another destination.
+		tool(t, "ip", c.family, "route", "add", "default", "dev", "eth0")
 	}
 	return true
 }
@@ -198,11 +200,11 @@ func surviveTheLink(t *testing.T, c vipCase) {
 	if err := echo(late); err != nil {
 		t.Errorf("the late connection was closed too: %v", err)
 	}
-	restoreLink(t, s, c)
+	remakeLink(t, s, c)
 }
 
-// restoreLink makes the link anew for the next case.
-func restoreLink(t *testing.T, _ *sources, _ vipCase) {
+// remakeLink makes the link anew for the next case.
+func remakeLink(t *testing.T, _ *sources, _ vipCase) {
 	t.Helper()
 	tool(t, "ip", "link", "add", "kube-ipvs0", "type", "dummy")
 	for _, c := range vipCases() {

@@ -3,6 +3,7 @@ package cleanup_test
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -172,10 +173,38 @@ func look(t *testing.T) string {
 		all.WriteString("## nft " + table + "\n" + run(t, "", append([]string{"nft", "-s", "list", "table"}, strings.Fields(table)...)...))
 	}
 	all.WriteString("## nft tables\n" + run(t, "", "nft", "list", "tables"))
-	if content, err := os.ReadFile("/proc/net/ip_vs"); err == nil {
-		all.Write(content)
+	if _, err := os.Stat("/proc/net/ip_vs"); err == nil {
+		all.WriteString("## ipvsadm\n" + sorted(run(t, "", "ipvsadm", "-Sn")))
 	}
+	for _, family := range []string{"-4", "-6"} {
+		all.WriteString("## routes\n" + run(t, "", "ip", family, "-d", "route", "show", "table", "local"))
+	}
+	all.WriteString("## addresses\n" + withoutIndex(run(t, "", "ip", "-o", "addr")))
 	text := regexp.MustCompile(`(?m)^#.*(Generated|Completed|Warning).*\n`).ReplaceAllString(all.String(), "")
 	text = regexp.MustCompile(`\[\d+:\d+\]`).ReplaceAllString(text, "[0:0]")
 	return regexp.MustCompile(` (bucketsize|initval) \S+`).ReplaceAllString(text, "")
+}
+
+// sorted sorts virtual servers, each with its real servers: the kernel lists them by hash.
+func sorted(saved string) string {
+	var servers []string
+	for line := range strings.Lines(saved) {
+		if strings.HasPrefix(line, "-A") || len(servers) == 0 {
+			servers = append(servers, line)
+			continue
+		}
+		servers[len(servers)-1] += line
+	}
+	for i, server := range servers {
+		lines := strings.SplitAfter(server, "\n")
+		slices.Sort(lines[1:])
+		servers[i] = strings.Join(lines, "")
+	}
+	slices.Sort(servers)
+	return strings.Join(servers, "")
+}
+
+// withoutIndex leaves out the number of each link: one that is made anew has another.
+func withoutIndex(addresses string) string {
+	return regexp.MustCompile(`(?m)^\d+: `).ReplaceAllString(addresses, "")
 }
