@@ -12,7 +12,7 @@ import (
 )
 
 // layout is part of every cached archive's name; a change to what archives hold needs a new one.
-const layout = "1"
+const layout = "2"
 
 // base makes the part of the guests' file system that is the same for all: the host's native tools with their
 // libraries. It is made anew when one of the host's files has changed.

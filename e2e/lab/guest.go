@@ -24,6 +24,8 @@ type VM struct {
 	Files []File
 	// Cmdline is added to the kernel's command line.
 	Cmdline string
+	// Disk is the size in MiB of a disk with an empty file system, for what is to be durable; 0 is none. See MountDisk.
+	Disk int
 }
 
 // File is a file for a guest.

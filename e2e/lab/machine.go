@@ -28,6 +28,7 @@ type machineSpec struct {
 	memory  int // MiB
 	image   string
 	initrd  *os.File
+	disk    *os.File // nil for none
 	number  int
 	cmdline string
 }
@@ -48,6 +49,9 @@ func startMachine(n *namespace, spec machineSpec) (*machine, error) {
 	m := &machine{console: newConsole(wire.Ready), alive: alive}
 	m.cmd = exec.Command(program, arguments(spec)...)
 	m.cmd.ExtraFiles = append([]*os.File{spec.initrd}, taps...)
+	if spec.disk != nil {
+		m.cmd.ExtraFiles = append(m.cmd.ExtraFiles, spec.disk)
+	}
 	m.cmd.Stdout, m.cmd.Stderr = m.console, m.console
 	if err := n.start(m.cmd); err != nil {
 		end()
@@ -85,7 +89,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// arguments builds QEMU's command line. The initial file system is its file 3 and the tap links are its files 4 and 5.
+// arguments builds QEMU's command line. The initial file system is its file 3, the tap links are its files 4 and 5, and the
+// disk, if there is one, is its file 6.
 func arguments(spec machineSpec) []string {
 	accel, cpu := "tcg,thread=multi", "max"
 	if spec.accel == KVM {
@@ -93,13 +98,17 @@ func arguments(spec machineSpec) []string {
 		accel, cpu = "kvm", "max,arch-capabilities=off"
 	}
 	end := fmt.Sprintf("%02x:%02x", spec.number>>8, spec.number&0xff)
-	return []string{
+	all := []string{
 		"-M", "q35,usb=off,vmport=off", "-accel", accel, "-cpu", cpu, "-smp", "1", "-m", strconv.Itoa(spec.memory) + "M",
 		"-nodefaults", "-no-user-config", "-nographic", "-no-reboot", "-serial", "stdio", "-monitor", "none",
 		"-netdev", "tap,id=n0,fd=4", "-device", "virtio-net-pci,netdev=n0,romfile=,mac=" + wire.LinkMAC + end,
 		"-netdev", "tap,id=n1,fd=5", "-device", "virtio-net-pci,netdev=n1,romfile=,mac=" + wire.ControlMAC + end,
 		"-kernel", spec.image, "-initrd", "/proc/self/fd/3", "-append", spec.cmdline,
 	}
+	if spec.disk != nil {
+		all = append(all, "-drive", "file=/proc/self/fd/6,format=raw,if=none,id=d0", "-device", "virtio-blk-pci,drive=d0")
+	}
+	return all
 }
 
 // errEnded stands for a machine that ended without an error, by a power-off.

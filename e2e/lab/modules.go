@@ -18,7 +18,7 @@ func moduleDirs() []string {
 		"net/netfilter", "net/ipv4", "net/ipv6", "net/core", "net/sched", "net/bridge", "net/802", "net/8021q", "net/llc", "net/netlink",
 		"net/sctp", "lib", "crypto", "arch", "drivers/virtio", "drivers/net/dummy", "drivers/net/veth", "drivers/net/ifb",
 		"drivers/net/macvlan", "drivers/net/ipvlan", "drivers/net/tun", "drivers/net/vxlan", "drivers/net/virtio_net",
-		"drivers/net/net_failover",
+		"drivers/net/net_failover", "drivers/block/virtio_blk",
 	}
 }
 

@@ -18,6 +18,7 @@ func Packages() []Package {
 		{"qemu-system-x86", []string{qemuProgram}},
 		{"kmod", []string{"modprobe", "depmod"}},
 		{"busybox-static", []string{"busybox"}},
+		{"e2fsprogs", []string{"mke2fs"}},
 		{"iproute2", []string{"ip"}},
 		{"iptables", []string{"iptables-nft", "iptables-legacy"}},
 		{"nftables", []string{"nft"}},
