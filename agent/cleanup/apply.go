@@ -94,6 +94,9 @@ func (e *LocalExecutor) refusal(
 
 // begin has journal and backup on the disk before anything is changed.
 func (e *LocalExecutor) begin(ctx context.Context, r *run) error {
+	if err := closeInterrupted(e.config.StateDir, e.config.Now()); err != nil {
+		return err
+	}
 	if err := (retention{e.config.KeepRuns, e.config.KeepFor}).prune(e.config.StateDir, e.config.Now()); err != nil {
 		return err
 	}

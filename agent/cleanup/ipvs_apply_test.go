@@ -17,8 +17,10 @@ func ipvsNode(t *testing.T) (before func() string) {
 	nstest.NeedKernel(t, "ip_vs", "ip_vs_rr", "ip_vs_lc", "ip_vs_wlc", "dummy", "nf_conntrack")
 	run(t, "", "ip", "link", "add", "eth0", "type", "dummy")
 	run(t, "", "ip", "link", "set", "eth0", "up")
-	run(t, "", "ip", "addr", "add", "192.0.2.240/24", "dev", "eth0")
-	run(t, "", "ip", "addr", "add", "2001:db8:0:1::10/64", "dev", "eth0", "nodad")
+	run(t, "", "ip", "addr", "add", "10.0.2.15/24", "dev", "eth0")
+	for _, address := range []string{"fec0::15/64", "fec0::5054:ff:fe12:3456/64"} {
+		run(t, "", "ip", "addr", "add", address, "dev", "eth0", "nodad")
+	}
 	run(t, "", "ip", "route", "add", "default", "dev", "eth0")
 	run(t, "", "ip", "-6", "route", "add", "default", "dev", "eth0")
 	zoo(t)

@@ -82,12 +82,16 @@ func parseRun(id string, content []byte) *Run {
 	run := &Run{ID: id}
 	for number := 1; len(content) > 0; number++ {
 		line, rest, whole := bytes.Cut(content, []byte{'\n'})
+		if len(line) == 0 {
+			content = rest
+			continue
+		}
 		var record Record
 		err := json.Unmarshal(line, &record)
 		if err == nil && whole {
 			err = run.take(&record)
 		}
-		if err != nil && len(rest) > 0 {
+		if err != nil && len(rest) > 0 && rest[0] != '\n' {
 			run.Error = fmt.Sprintf("line %d of the journal is damaged: %v", number, err)
 		}
 		content = rest
@@ -135,8 +139,7 @@ var errNotOfThePlan = errors.New("it is about operations that the plan does not 
 
 // set notes the outcomes of some operations.
 func (r *Run) set(record *Record, words []string) error {
-	end := record.First + record.Count
-	if record.First < 0 || record.Count < 0 || end > len(r.Outcomes) || len(words) != 1 && len(words) != record.Count {
+	if record.First < 0 || record.First > len(r.Outcomes) || record.Count < 0 || record.Count > len(r.Outcomes)-record.First || len(words) != 1 && len(words) != record.Count {
 		return errNotOfThePlan
 	}
 	for i := range record.Count {

@@ -168,7 +168,7 @@ func look(t *testing.T) string {
 	for _, backend := range backends() {
 		all.WriteString("## " + backend.tool + "\n" + run(t, "", backend.tool+"-save"))
 	}
-	all.WriteString("## ipset\n" + run(t, "", "ipset", "save"))
+	all.WriteString("## ipset\n" + members(run(t, "", "ipset", "save")))
 	for _, table := range []string{"inet kube-proxy", "ip kube-proxy-mine", "inet firewalld"} {
 		all.WriteString("## nft " + table + "\n" + run(t, "", append([]string{"nft", "-s", "list", "table"}, strings.Fields(table)...)...))
 	}
@@ -187,21 +187,29 @@ func look(t *testing.T) string {
 
 // sorted sorts virtual servers, each with its real servers: the kernel lists them by hash.
 func sorted(saved string) string {
-	var servers []string
-	for line := range strings.Lines(saved) {
-		if strings.HasPrefix(line, "-A") || len(servers) == 0 {
-			servers = append(servers, line)
-			continue
-		}
-		servers[len(servers)-1] += line
-	}
-	for i, server := range servers {
-		lines := strings.SplitAfter(server, "\n")
-		slices.Sort(lines[1:])
-		servers[i] = strings.Join(lines, "")
-	}
+	servers := groups(saved, "-A")
 	slices.Sort(servers)
 	return strings.Join(servers, "")
+}
+
+// members sorts the members of each set: the kernel lists them by a hash that begins anew with the set.
+func members(saved string) string { return strings.Join(groups(saved, "create"), "") }
+
+// groups cuts a text before each line that begins with head, and sorts the lines that follow it.
+func groups(text, head string) []string {
+	var all [][]string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, head) || len(all) == 0 {
+			all = append(all, nil)
+		}
+		all[len(all)-1] = append(all[len(all)-1], line)
+	}
+	var joined []string
+	for _, group := range all {
+		slices.Sort(group[1:])
+		joined = append(joined, strings.Join(group, ""))
+	}
+	return joined
 }
 
 // withoutIndex leaves out the number of each link: one that is made anew has another.
