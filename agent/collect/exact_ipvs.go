@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"io"
 	"os"
 	"reflect"
 	"slices"
@@ -63,9 +65,20 @@ func readExactIPVS(host Host, skew int) ([]inventory.VirtualServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }()
+	content, err := io.ReadAll(&shortFirstRead{reader: file, limit: skew})
+	if err := errors.Join(err, file.Close()); err != nil {
+		return nil, fmt.Errorf("read the IPVS table: %w", err)
+	}
+	// The counting reader refuses what is not a whole table.
+	counted, err := parseIPVS(bytes.NewReader(content), maphash.MakeSeed())
+	if err != nil {
+		return nil, err
+	}
+	if counted.repeats() {
+		return nil, errTorn
+	}
 	var servers []inventory.VirtualServer
-	lines := bufio.NewScanner(&shortFirstRead{reader: file, limit: skew})
+	lines := bufio.NewScanner(bytes.NewReader(content))
 	for number := 1; lines.Scan(); number++ {
 		line := lines.Bytes()
 		if number <= ipvsHeaderLines {
@@ -75,10 +88,7 @@ func readExactIPVS(host Host, skew int) ([]inventory.VirtualServer, error) {
 			return nil, fmt.Errorf("line %d of the IPVS table: %w", number, err)
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read the IPVS table: %w", err)
-	}
-	return servers, nil
+	return servers, lines.Err()
 }
 
 var errIPVSLine = errors.New("it is not understood")
