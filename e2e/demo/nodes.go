@@ -40,13 +40,17 @@ type node struct {
 const (
 	agentPath = "/usr/local/bin/offramp-agent"
 	caPath    = "/etc/offramp/ca.pem"
+	stateDir  = "/var/lib/offramp" // on a disk: backups and journal are to survive
 )
 
 // bring boots a node, puts its state into it and starts what runs there.
 func bring(ctx context.Context, l *lab.Lab, spec nodeSpec, files programs, aggregator string) (*node, error) {
-	guest, err := l.Boot(ctx, lab.VM{Name: spec.name, Kernel: spec.kernel, Files: files.forGuest()})
+	guest, err := l.Boot(ctx, lab.VM{Name: spec.name, Kernel: spec.kernel, Files: files.forGuest(), Disk: diskMiB})
 	if err != nil {
 		return nil, fmt.Errorf("booting %s: %w", spec.name, err)
+	}
+	if err := guest.MountDisk(ctx, stateDir); err != nil {
+		return nil, err
 	}
 	n := &node{nodeSpec: spec, guest: guest}
 	if err := lab.Restore(ctx, guest, spec.capture); err != nil {
@@ -62,6 +66,9 @@ func bring(ctx context.Context, l *lab.Lab, spec nodeSpec, files programs, aggre
 	}
 	return n, nil
 }
+
+// diskMiB is plenty for one backup.
+const diskMiB = 64
 
 // Intervals are short, so that nobody waits for a heartbeat.
 const (

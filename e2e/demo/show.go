@@ -42,7 +42,10 @@ func (s *stage) show(ctx context.Context) error {
 	if err := s.verifyOnNodes(ctx); err != nil {
 		return err
 	}
-	return s.check(ctx)
+	if err := s.check(ctx); err != nil {
+		return err
+	}
+	return s.cleanUp(ctx)
 }
 
 // awaitReports waits until every node has reported what it is.
