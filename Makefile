@@ -72,13 +72,13 @@ FACTS   := $(BIN)/facts
 e2e: deps ## a real cluster: every way that nodes leave ipvs mode, with a table of what stays (the first time builds Kubernetes, 15 minutes more)
 	$(GO) run ./e2e/cluster/build
 	rm -rf $(FACTS) && mkdir -p $(FACTS) docs
-	OFFRAMP_FACTS_DIR=$(CURDIR)/$(FACTS) $(GO) test -count=1 -timeout 45m -parallel 2 -v ./e2e/cluster/...
+	OFFRAMP_FACTS_DIR=$(CURDIR)/$(FACTS) $(GO) test -count=1 -timeout 45m -p 1 -parallel 2 -v ./e2e/cluster/...
 	$(GO) run ./e2e/cluster/facts/render -rows $(FACTS) -o docs/kube-proxy-facts.md -what 'make e2e'
 
 e2e-all: deps ## the same with both versions of kube-proxy, both backends of iptables and all kernels: about two hours
 	$(GO) run ./e2e/cluster/build
 	rm -rf $(FACTS) && mkdir -p $(FACTS) docs
-	OFFRAMP_E2E_ALL=1 OFFRAMP_FACTS_DIR=$(CURDIR)/$(FACTS) $(GO) test -count=1 -timeout 5h -parallel 2 -v ./e2e/cluster/...
+	OFFRAMP_E2E_ALL=1 OFFRAMP_FACTS_DIR=$(CURDIR)/$(FACTS) $(GO) test -count=1 -timeout 5h -p 1 -parallel 2 -v ./e2e/cluster/...
 	$(GO) run ./e2e/cluster/facts/render -rows $(FACTS) -o docs/kube-proxy-facts.md -what 'make e2e-all'
 
 record: deps ## take the captures of e2e/captures/recorded anew: both versions of kube-proxy, both backends, every state (about 20 minutes)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestFirstNode(t *testing.T) {
+	t.Parallel()
 	c, l := clustertest.Start(t)
 	n := clustertest.AddNode(t, c, cluster.NodeSpec{Name: "first", Kernel: "6.1", Proxy: kube.Proxy137})
 	p := clustertest.StartProxy(t, n, cluster.ProxyConfig{Mode: "ipvs"})

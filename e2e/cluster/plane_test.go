@@ -17,6 +17,7 @@ import (
 // Tokens of service accounts are bound to a node, as the kubelet asks for them: the API server knows them with the
 // node's name, holds them to RBAC, and forgets them with the node.
 func TestNodeBoundTokens(t *testing.T) {
+	t.Parallel()
 	c, _ := clustertest.Start(t)
 	n := clustertest.AddNode(t, c, cluster.NodeSpec{Name: "first", Proxy: kube.Proxy137})
 	if err := c.CreateServiceAccount(t.Context(), "default", "agent"); err != nil {
@@ -79,6 +80,7 @@ func claimsOf(t *testing.T, token string) string {
 
 // Many Services in a namespace of the host, where a sync of all of them takes a second.
 func TestGenerate(t *testing.T) {
+	t.Parallel()
 	const services, endpoints = 200, 5
 	c, _ := clustertest.Start(t)
 	n := clustertest.AddNode(t, c, cluster.NodeSpec{Name: "first", Proxy: kube.Proxy137})

@@ -44,6 +44,7 @@ func (r recording) take(t *testing.T, name string, p *cluster.Proxy, log string)
 
 // One quick capture with every run, so that the recorder cannot break unseen.
 func TestRecord(t *testing.T) {
+	t.Parallel()
 	r := recording{world: newWorld(t, cluster.NodeSpec{Legacy: true})}
 	p := r.start(t, "iptables")
 	r.take(t, "iptables", p, "")

@@ -9,6 +9,7 @@ import (
 
 // What the lab has recorded it can put into another guest, legacy tables too; Restore reads back what it restored.
 func TestRestoreRecorded(t *testing.T) {
+	t.Parallel()
 	l := labtest.Start(t)
 	guest := labtest.Boot(t, l, lab.VM{Name: "restored", Kernel: "6.1"})
 	if err := lab.Restore(t.Context(), guest, "1.37.2-legacy-ipvs-then-iptables"); err != nil {

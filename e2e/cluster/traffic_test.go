@@ -73,12 +73,14 @@ func TestLongConnectionsIPVSToNFTables(t *testing.T) {
 
 // Between iptables and nftables a mapping lives in conntrack and outlives its rules. Both in a namespace of the host.
 func TestIPTablesAndNFTables(t *testing.T) {
+	t.Parallel()
 	for _, spec := range []cluster.NodeSpec{{}, {Legacy: true}} {
 		name := "nft"
 		if spec.Legacy {
 			name = "legacy"
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, spec)
 			w.thereAndBack(t)
 		})
