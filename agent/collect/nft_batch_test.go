@@ -30,7 +30,11 @@ func commit(t *testing.T, command uint16, family uint8, flags uint16, attributes
 	if err != nil || length < 20 {
 		t.Fatalf("no answer: %v", err)
 	}
-	if number := int32(binary.NativeEndian.Uint32(s.buffer[16:])); number != 0 {
+	number := int32(binary.NativeEndian.Uint32(s.buffer[16:]))
+	if -number == int32(unix.EINVAL) && command == unix.NFT_MSG_NEWTABLE {
+		t.Skip("this kernel knows no owners of tables: it is older than 5.12")
+	}
+	if number != 0 {
 		t.Fatalf("refused: %v", unix.Errno(-number))
 	}
 	return s

@@ -78,13 +78,16 @@ func parseElement(data []byte) (nftElement, error) {
 	return element, parts.err
 }
 
-// addVerdictMaps follows the jumps that stand in the elements of maps, which rules of an iptables-nft table look into.
+// addVerdictMaps follows the jumps that stand in the elements of maps.
 func (r *nftReader) addVerdictMaps(ctx context.Context, snapshot *nftSnapshot) error {
 	for key, table := range snapshot.tables {
 		for name, chains := range table.verdictMaps {
 			err := r.elements(ctx, key, name, func(element *nftElement) error {
-				if len(element.data.chain) > 0 {
-					table.jumps++
+				if len(element.data.chain) == 0 {
+					return nil
+				}
+				table.jumps++
+				if table.iptables != nil {
 					table.iptables.addMapJump(table.name, name, chains, element.data.chain)
 				}
 				return nil

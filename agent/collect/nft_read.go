@@ -49,10 +49,10 @@ func (r *nftReader) snapshot(ctx context.Context, more func(*nftSnapshot) error)
 		if err := r.addVerdictMaps(ctx, snapshot); err != nil {
 			return err
 		}
-		if err := r.confirmRules(ctx, snapshot); err != nil {
+		if err := r.addServices(ctx, snapshot); err != nil {
 			return err
 		}
-		if err := r.addServices(ctx, snapshot); err != nil {
+		if err := r.confirmRules(ctx, snapshot); err != nil {
 			return err
 		}
 		return more(snapshot)

@@ -25,6 +25,8 @@ type serviceMap struct {
 	// sum adds up hashes of the keys, so that it does not depend on their order; count is how many they are.
 	sum   uint64
 	count int
+	// jumps is how many elements lead to a chain.
+	jumps uint64
 }
 
 // serviceKeyWidth is the size of a key: every part fills whole registers of four bytes.
@@ -69,6 +71,7 @@ func (r *nftReader) addServices(ctx context.Context, snapshot *nftSnapshot) erro
 			if err != nil {
 				return err
 			}
+			table.jumps += services.jumps
 			if err := r.proveServices(ctx, table.nftTableKey, name, head, services); err != nil {
 				return err
 			}
@@ -103,6 +106,9 @@ func (r *nftReader) serviceMap(ctx context.Context, table nftTableKey, name stri
 		}
 		services.keys = append(services.keys, element.key...)
 		services.count++
+		if len(element.data.chain) > 0 {
+			services.jumps++
+		}
 		services.sum += maphash.Bytes(r.seed, element.key)
 		return nil
 	})

@@ -46,8 +46,11 @@ type nftTable struct {
 	baseChains          []*offrampv1.NftBaseChain
 	setSamples          []*offrampv1.NftSet
 	dropChains, newer   []string
-	// verdictMaps are the maps of an iptables-nft table whose elements are verdicts, with the chains that look into them.
+	// verdictMaps are the maps whose elements are verdicts, with the chains that look into them, as far as they are to be
+	// read: those of iptables-nft tables, and of kube-proxy's those that are not Service maps.
 	verdictMaps map[string][]string
+	// unproven: not all jumps can be told, so that counts say nothing about whether all rules were seen.
+	unproven bool
 	// serviceHeads are the Service maps that a table of kube-proxy's has.
 	serviceHeads map[string]nftSetHead
 	// movesByItself: something in it changes without a commit.
@@ -165,30 +168,45 @@ func (t *nftTable) addSet(object *nftObject) error {
 	if !object.anonymous {
 		t.addNamedSet(object)
 	}
-	if t.iptables != nil && object.isVerdictMap() {
-		t.verdictMaps[string(object.name)] = nil
-	}
-	if t.isKubeProxys() && slices.Contains(serviceMaps(), string(object.name)) {
-		t.serviceHeads[string(object.name)] = nftSetHead{object.count, object.counted}
-	}
+	t.noteMap(object)
 	return rises(&t.lastSet, object.handle)
+}
+
+// maxVerdictMaps bounds how many maps of a table of kube-proxy's are read only to spare a second reading of its rules.
+const maxVerdictMaps = 32
+
+// noteMap notes whose elements are to be read. Those of other people's tables are not.
+func (t *nftTable) noteMap(object *nftObject) {
+	name, ours := string(object.name), t.isKubeProxys()
+	switch {
+	case ours && slices.Contains(serviceMaps(), name):
+		t.serviceHeads[name] = nftSetHead{object.count, object.counted}
+	case !object.isVerdictMap():
+	case t.iptables != nil || ours && len(t.verdictMaps) < maxVerdictMaps:
+		t.verdictMaps[name] = nil
+	default:
+		t.unproven = true
+	}
 }
 
 func (s *nftSnapshot) addRuleTo(t *nftTable, object *nftObject) error {
 	t.rules++
-	if t.iptables == nil && !holdsExtension(object.expressions) {
+	if t.unproven && t.iptables == nil && !holdsExtension(object.expressions) {
 		return nil
 	}
 	rule, err := parseNFTRule(object)
+	if len(rule.to) > 0 {
+		t.jumps++
+	}
 	switch {
+	case err != nil && t.iptables == nil && !holdsExtension(object.expressions):
+		t.unproven = true // nothing of it is needed but its number
+		return nil
 	case err != nil:
 		return err
 	case t.iptables == nil:
 		s.addNativeSets(t, object.name, &rule)
 		return nil
-	}
-	if len(rule.to) > 0 {
-		t.jumps++
 	}
 	for _, name := range rule.verdictMaps {
 		t.verdictMaps[string(name)] = append(t.verdictMaps[string(name)], string(object.name))
@@ -232,8 +250,8 @@ func (k nftTableKey) owner() kubeproxy.Owner {
 
 func (k nftTableKey) isKubeProxys() bool { return k.owner().IsKubeProxy() }
 
-// addsUp reports whether the kernel's own counts prove that every rule was seen, and none twice. They do not for a native
-// table, whose expressions are not looked at.
+// addsUp reports whether the kernel's own counts prove that every rule was seen, and none twice: a chain counts its rules
+// and the jumps to it, from rules and from elements of maps.
 func (t *nftTable) addsUp() bool {
-	return t.iptables != nil && t.uses == t.rules+t.jumps
+	return !t.unproven && t.uses == t.rules+t.jumps
 }
