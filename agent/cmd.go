@@ -23,8 +23,14 @@ type parts struct {
 	exitCode func(offrampv1.Verdict, *offrampv1.Leftovers) int
 	report   func(context.Context, reporting) error
 	exact    func(context.Context, collect.Config) (*offrampv1.NodeFacts, *inventory.Node)
-	executor func(collect.Host, string) cleanup.Executor
+	executor func(collect.Host, string) executor
 	hostname func() (string, error)
+}
+
+// executor does clean-ups on this node, and undoes them.
+type executor interface {
+	cleanup.Executor
+	Restore(ctx context.Context, request cleanup.RestoreRequest) (*cleanup.RestoreResult, error)
 }
 
 // options are the settings of every command.

@@ -32,7 +32,7 @@ to a backup in --state-dir, and "restore" brings it back.`,
   offramp-agent cleanup journal`,
 		RunE: program.Group,
 	}
-	cmd.AddCommand(planCommand(c), applyCommand(c), journalCommand(c), backupsCommand(c))
+	cmd.AddCommand(planCommand(c), applyCommand(c), restoreCommand(c), journalCommand(c), backupsCommand(c))
 	return cmd
 }
 

@@ -112,7 +112,7 @@ func (e *runEntry) write(w io.Writer) error {
 	if e.Ended != nil {
 		ended = "ended " + e.Ended.UTC().Format(time.DateTime) + "Z"
 	}
-	var counts []string
+	counts := make([]string, 0, len(e.Operations))
 	for word, count := range e.Operations {
 		counts = append(counts, fmt.Sprintf("%s %d", word, count))
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -50,6 +51,15 @@ type fakeExecutor struct {
 	found   []*offrampv1.GuardFinding
 	request *cleanup.Request
 	dir     string
+
+	restored   *cleanup.RestoreResult
+	restoreErr error
+	restore    *cleanup.RestoreRequest
+}
+
+func (f *fakeExecutor) Restore(_ context.Context, request cleanup.RestoreRequest) (*cleanup.RestoreResult, error) {
+	f.restore = &request
+	return f.restored, f.restoreErr
 }
 
 func (f *fakeExecutor) Guards(context.Context, *offrampv1.Plan, *cleanup.Reading) []*offrampv1.GuardFinding {
@@ -177,4 +187,37 @@ func TestCleanupMistakesExitWith1(t *testing.T) {
 			t.Errorf("%q: it was applied", args)
 		}
 	}
+}
+
+func TestCleanupRestore(t *testing.T) {
+	s := cleaningStage(true)
+	s.executor.restored = &cleanup.RestoreResult{ID: "b1", Running: offrampv1.ProxyMode_PROXY_MODE_NFTABLES, Items: []cleanup.RestoreItem{
+		{What: "ipset KUBE-6-CLUSTER-IP", Outcome: cleanup.Restored},
+		{What: "link kube-ipvs0", Outcome: cleanup.NotAllowed, Why: "nftables runs"},
+	}}
+	got := s.call(t.Context(), nil, "cleanup", "restore", "b1", "--state-dir", "/elsewhere")
+	got.want(t, 0, "link kube-ipvs0: not-allowed: nftables runs", "")
+	got.want(t, 0, "restored: 1", "")
+	if s.executor.restore.ID != "b1" || s.executor.dir != "/elsewhere" {
+		t.Errorf("asked for %+v in %s", s.executor.restore, s.executor.dir)
+	}
+	plan, reading, err := s.executor.restore.Look(t.Context())
+	if err != nil || plan.GetRunningMode() != offrampv1.ProxyMode_PROXY_MODE_NFTABLES || reading.Inventory != s.inventory {
+		t.Errorf("a look gives %v, %v (%v)", plan, reading, err)
+	}
+	s.call(t.Context(), nil, "cleanup", "restore", "-o", "json").want(t, 0, `"outcome": "not-allowed"`, "")
+	s.executor.restored.Items[0].Outcome = cleanup.Failed
+	s.call(t.Context(), nil, "cleanup", "restore").want(t, 3, "failed: 1", "")
+	s.call(t.Context(), nil, "cleanup", "restore", "a", "b").want(t, 1, "", "one ID of a backup at most")
+}
+
+func TestCleanupRestoreRefuses(t *testing.T) {
+	for code, err := range map[int]error{2: cleanup.ErrRebooted, 4: cleanup.ErrModeUnknown, 1: cleanup.ErrBackup} {
+		s := cleaningStage(true)
+		s.executor.restoreErr = fmt.Errorf("b1: %w", err)
+		s.call(t.Context(), nil, "cleanup", "restore").want(t, code, "", "offramp-agent: b1: "+err.Error())
+	}
+	s := cleaningStage(true)
+	s.executor.restoreErr = cleanup.ErrLocked
+	s.call(t.Context(), nil, "cleanup", "restore").want(t, 2, "", "another clean-up is running")
 }

@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"offramp.dev/offramp/agent/cleanup"
 	"offramp.dev/offramp/agent/collect"
 	"offramp.dev/offramp/agent/inventory"
 	"offramp.dev/offramp/internal/program"
@@ -58,7 +57,7 @@ func (s *stage) parts() parts {
 			s.config = config
 			return s.facts, s.inventory
 		},
-		executor: func(_ collect.Host, dir string) cleanup.Executor { s.executor.dir = dir; return s.executor },
+		executor: func(_ collect.Host, dir string) executor { s.executor.dir = dir; return s.executor },
 		report: func(ctx context.Context, r reporting) error {
 			s.reporting = &r
 			if s.untilStopped {

@@ -26,7 +26,7 @@ func realParts() parts {
 		exact: func(ctx context.Context, config collect.Config) (*offrampv1.NodeFacts, *inventory.Node) {
 			return collect.New(config).Exact(ctx)
 		},
-		executor: func(host collect.Host, stateDir string) cleanup.Executor {
+		executor: func(host collect.Host, stateDir string) executor {
 			return cleanup.NewExecutor(cleanup.ExecutorConfig{StateDir: stateDir, Proc: host.Proc, Now: host.Now})
 		},
 		hostname: os.Hostname,

@@ -17,7 +17,7 @@ func (s *scope) guardReading(found *findings) {
 		}
 	}
 	maps.Copy(problems, s.inv.Problems)
-	var evidence []string
+	evidence := make([]string, 0, len(problems))
 	for _, kind := range slices.Sorted(maps.Keys(problems)) {
 		evidence = append(evidence, kind.String()+": "+problems[kind])
 	}
