@@ -50,7 +50,7 @@ func dumpRoutes(ctx context.Context, s *socket, family uint8, table uint32, link
 
 // askStrictly makes the kernel filter dumps by what the request says. One that cannot sends everything.
 func (s *socket) askStrictly() error {
-	err := unix.SetsockoptInt(s.handle.Socket.GetFd(), unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1)
+	err := unix.SetsockoptInt(s.fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1)
 	if errors.Is(err, unix.ENOPROTOOPT) {
 		return nil
 	}
