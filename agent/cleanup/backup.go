@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -148,10 +150,25 @@ func (s *saved) linkLines() string {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "link add %s type %s\n", s.Link.Name, s.Link.Kind)
-	for _, address := range s.Link.Addresses {
+	for _, address := range inMakingOrder(s.Link.Addresses) {
 		fmt.Fprintf(&text, "address add %s dev %s\n", address, s.Link.Name)
 	}
 	return text.String()
+}
+
+// inMakingOrder puts the addresses of a link into the order in which they have to be added, for the kernel to list them as
+// before: it puts a new address of IPv4 last, one of IPv6 first.
+func inMakingOrder(listed []netip.Prefix) []netip.Prefix {
+	var ordered, reversed []netip.Prefix
+	for _, prefix := range listed {
+		if prefix.Addr().Is4() {
+			ordered = append(ordered, prefix)
+			continue
+		}
+		reversed = append(reversed, prefix)
+	}
+	slices.Reverse(reversed)
+	return append(ordered, reversed...)
 }
 
 func lines(format string, items []string) string {

@@ -180,7 +180,7 @@ func (r *restoration) link(context.Context) error {
 	for _, address := range r.node.Addresses {
 		elsewhere[address.Prefix.Addr()] = true
 	}
-	for _, prefix := range r.saved.Link.Addresses {
+	for _, prefix := range inMakingOrder(r.saved.Link.Addresses) {
 		if elsewhere[prefix.Addr()] {
 			r.item("address "+prefix.String(), Kept, "another link has it")
 			continue
