@@ -140,11 +140,7 @@ func (a arguments) last(name string) (value string, found bool) {
 
 // list returns the items of a flag that takes lists: its values, each with commas between items.
 func (a arguments) list(name string) []string {
-	var items []string
-	for _, value := range a.all(name) {
-		items = append(items, splitList(value)...)
-	}
-	return items
+	return splitList(strings.Join(a.all(name), ","))
 }
 
 // on reports whether a flag that is true or false is true. It takes a value only with "=".
