@@ -60,10 +60,10 @@ test: deps test-unit test-kernel test-e2e ## run every test: units, kernels, who
 test-unit: ## run what needs no VM: units, and kernel tests in network namespaces (as root)
 	$(GO) test -race -timeout 15m $$($(GO) list ./... | grep -v /e2e)
 
-test-kernel: ## run the kernel tests of the agent inside VMs with the kernels of KERNELS
-	CGO_ENABLED=0 $(GO) test -count=1 -timeout 30m -exec "$(GO) run $(CURDIR)/e2e/lab/vmexec -kernel $(KERNELS)" ./agent/collect
+test-kernel: deps ## run the kernel tests of the agent inside VMs with the kernels of KERNELS
+	CGO_ENABLED=0 $(GO) test -count=1 -timeout 30m -exec "$(GO) run $(CURDIR)/e2e/lab/vmexec -kernel $(KERNELS)" ./agent/collect ./agent/cleanup
 
-test-e2e: build ## run the whole programs: fleet, lab and demo
+test-e2e: deps build ## run the whole programs: lab, fleet under fire, no trace left, plans
 	$(GO) test -count=1 -p 1 -timeout 30m $$($(GO) list ./e2e/... | grep -v /e2e/cluster)
 
 # What a run sees of kube-proxy goes through this folder into docs/kube-proxy-facts.md.

@@ -10,7 +10,8 @@ import (
 const leftoverSource = "kubernetes pkg/proxy/*/cleanup.go and cmd/kube-proxy/app/server_linux.go platformCleanup: a change between " +
 	"ipvs and iptables mode cleans nothing, one to nftables mode leaves every KUBE-6- set"
 
-const leftoverRemedy = "Drain and reboot the node, which ends all of it. Do not rely on kube-proxy --cleanup: it leaves every KUBE-6- " +
+const leftoverRemedy = "Clean the node: offramp-agent cleanup plan --target MODE, on it and with the mode that runs there, prints exactly what " +
+	"would go; cleanup apply removes that and nothing else. Or drain and reboot the node. Do not rely on kube-proxy --cleanup: it leaves every KUBE-6- " +
 	"set, deletes everybody's virtual servers, and on a node with the chains of two modes does half of the work."
 
 func leftoverRules() []Rule {
