@@ -34,10 +34,8 @@ func TestEvidence(t *testing.T) {
 		{"iptables-sync-failed", "modes-disagree", toIPTables, []string{
 			"nat KUBE-SERVICES was filled by ipvs mode (iptables-nft, IPv4)", "running: iptables",
 		}},
-		{"iptables-sync-failed", "unattributed-virtual-servers", toIPTables, []string{"virtual servers of unknown: 70"}},
-		{"iptables-sync-failed", "foreign-virtual-servers", toNFTables, []string{
-			"virtual servers of foreign:unidentified: 10",
-		}},
+		{"iptables-sync-failed", "unattributed-virtual-servers", toIPTables, []string{"virtual servers of unknown: 80"}},
+		{"iptables-sync-failed", "foreign-virtual-servers", toNFTables, nil},
 		{"ipvs", "on-ipvs", toNFTables, []string{"running: ipvs"}},
 		{"iptables", "other-mode", toNFTables, []string{"running: iptables", "the target is nftables"}},
 		{"after-kube-proxy-cleanup", "running-mode-unknown", toNFTables, []string{
