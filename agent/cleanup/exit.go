@@ -51,7 +51,7 @@ func guardExit(blocking []*offrampv1.GuardFinding) int {
 	if len(blocking) == 0 {
 		return exitDone
 	}
-	untold := []string{GuardModeUnknown, GuardSectionUnread, GuardUnattributed, GuardHostUnread}
+	untold := []string{GuardModeUnknown, GuardSyncUnknown, GuardSectionUnread, GuardUnattributed, GuardHostUnread}
 	for _, guard := range blocking {
 		if !slices.Contains(untold, guard.GetId()) {
 			return exitRefused

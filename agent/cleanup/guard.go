@@ -19,6 +19,7 @@ const (
 	GuardModeUnknown         = "mode-unknown"
 	GuardModeIsNotTarget     = "mode-is-not-target"
 	GuardNotInSync           = "not-in-sync"
+	GuardSyncUnknown         = "sync-unknown"
 	GuardNeverSynced         = "target-never-synced"
 	GuardSharedMatchesSets   = "shared-chain-matches-sets"
 	GuardSharedJumpsAway     = "shared-chain-jumps-to-iptables-mode"

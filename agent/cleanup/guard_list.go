@@ -16,8 +16,12 @@ func deciding() []Guard {
 			Remedy: "Switch kube-proxy to the target mode first and restart it, or choose the target that runs.",
 		},
 		{
-			ID: GuardNotInSync, Title: "kube-proxy has not written all it was told to, or does not tell",
-			Remedy: "Look into kube-proxy's log, mend what fails and restart it; let the agent reach its metrics and health addresses.",
+			ID: GuardNotInSync, Title: "kube-proxy has not written all it was told to",
+			Remedy: "Look into kube-proxy's log, mend what fails and restart it.",
+		},
+		{
+			ID: GuardSyncUnknown, Title: "It could not be told whether kube-proxy has written all it was told to",
+			Remedy: "Let the agent reach kube-proxy's metrics and health addresses; try again where they only did not answer in time.",
 		},
 		{
 			ID: GuardNeverSynced, Title: "The kernel does not show what the running mode should have written",

@@ -1,6 +1,8 @@
 package cleanup
 
 import (
+	"slices"
+
 	"offramp.dev/offramp/internal/facts"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
@@ -13,8 +15,20 @@ func (s *scope) guardMode(found *findings) {
 	case running != s.mode:
 		found.raise(GuardModeIsNotTarget, "running: "+modeName(running)+s.modeSource(), "target: "+modeName(s.mode))
 	}
-	found.raise(GuardNotInSync, s.modeEvidence("kube-proxy-not-in-sync", "")...)
+	found.raise(s.syncGuard(), s.modeEvidence(notInSync, "")...)
 	found.raise(GuardNeverSynced, s.modeEvidence("modes-disagree", "")...)
+}
+
+// notInSync is readiness' finding about a kube-proxy that lags behind.
+const notInSync = "kube-proxy-not-in-sync"
+
+// syncGuard tells a kube-proxy that lags behind from one that does not tell.
+func (s *scope) syncGuard() string {
+	undecided := func(f *offrampv1.Finding) bool { return f.GetId() == notInSync && f.GetUndecided() }
+	if slices.ContainsFunc(s.assessment.GetFindings(), undecided) {
+		return GuardSyncUnknown
+	}
+	return GuardNotInSync
 }
 
 // modeEvidence is what readiness says against the node in one finding: blockers, and what it could not tell. A warning of

@@ -102,7 +102,7 @@ func TestGuards(t *testing.T) {
 		}, []string{"not-in-sync"}},
 		{"metrics do not answer", false, func(_ *testing.T, r *cleanup.Reading) {
 			facts.Find(r.Facts, offrampv1.SectionKind_SECTION_KIND_KUBE_PROXY).GetVolatile().GetKubeProxy().Syncs = nil
-		}, []string{"not-in-sync"}},
+		}, []string{"sync-unknown"}},
 		{"no table of nftables mode", true, func(_ *testing.T, r *cleanup.Reading) {
 			facts.Find(r.Facts, offrampv1.SectionKind_SECTION_KIND_NFTABLES).Stable =
 				&offrampv1.SectionStable{State: offrampv1.SectionState_SECTION_STATE_ABSENT}

@@ -14,7 +14,9 @@ func Result(w io.Writer, plan *offrampv1.Plan, result *offrampv1.CleanupResult) 
 	p.line(2, "plan: %s", shortDigest(result.GetPlanDigest()))
 	p.field(2, "backup", result.GetBackupId())
 	p.field(2, "error", result.GetError())
-	p.outcomes(plan.GetOperations(), result.GetOperations())
+	if len(result.GetRefusedBy()) == 0 {
+		p.outcomes(plan.GetOperations(), result.GetOperations())
+	}
 	p.guards(result.GetRefusedBy())
 	return p.flush(w)
 }
