@@ -36,7 +36,7 @@ func readManifest(dir, id string) (*Manifest, error) {
 	if !isRunID(id) {
 		return nil, fmt.Errorf("%q: %w", id, ErrBackup)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, id, manifestFile))
+	text, err := os.ReadFile(filepath.Join(dir, id, manifestFile)) //nolint:gosec // id is the name of a run
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", id, ErrBackup), err)
 	}
@@ -59,7 +59,7 @@ func readBackup(stateDir, id string) (*Manifest, *saved, error) {
 	}
 	objects := &saved{}
 	for name, file := range manifest.Files {
-		content, err := os.ReadFile(filepath.Join(dir, id, filepath.Base(name)))
+		content, err := os.ReadFile(filepath.Join(dir, id, filepath.Base(name))) //nolint:gosec // a file of the backup's own folder
 		if err != nil {
 			return nil, nil, errors.Join(fmt.Errorf("%s: %w", id, ErrBackup), err)
 		}

@@ -88,7 +88,8 @@ func (e *LocalExecutor) Guards(ctx context.Context, plan *offrampv1.Plan, readin
 func (e *LocalExecutor) guards(ctx context.Context, plan *offrampv1.Plan, reading *Reading) []*offrampv1.GuardFinding {
 	var guards []*offrampv1.GuardFinding
 	err := CheckStorage(e.config.StateDir, roomFor(plan, reading.Inventory))
-	if err != nil && !errors.Is(err, ErrNoRoom) && !(e.config.AllowVolatile && errors.Is(err, ErrNotDurable)) {
+	willDo := e.config.AllowVolatile && errors.Is(err, ErrNotDurable)
+	if err != nil && !willDo && !errors.Is(err, ErrNoRoom) {
 		guards = append(guards, Finding(GuardNoDurableStorage, err.Error()))
 	}
 	if errors.Is(err, ErrNoRoom) {
@@ -124,7 +125,7 @@ func isLegacy(operation *offrampv1.Operation) bool {
 
 // waitForLegacyLock waits until nobody holds the lock of legacy tables, and does not keep it. Without the file nobody does.
 func waitForLegacyLock(ctx context.Context, path string, wait time.Duration) error {
-	file, err := os.Open(path)
+	file, err := os.Open(path) //nolint:gosec // where the lock is, is configured
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -10,8 +10,9 @@ import (
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
-// ipvsNode makes a whole node: virtual servers and kube-ipvs0 of a capture, and virtual servers of others.
-func ipvsNode(t *testing.T) (before func() string) {
+// ipvsNode makes a node with the addresses of the captures, the zoo and virtual servers of others, and returns what the native
+// tools print of it.
+func ipvsNode(t *testing.T) string {
 	t.Helper()
 	nstest.NeedTool(t, "ip", "ipvsadm")
 	nstest.NeedKernel(t, "ip_vs", "ip_vs_rr", "ip_vs_lc", "ip_vs_wlc", "dummy", "nf_conntrack")
@@ -25,8 +26,7 @@ func ipvsNode(t *testing.T) (before func() string) {
 	run(t, "", "ip", "-6", "route", "add", "default", "dev", "eth0")
 	zoo(t)
 	run(t, foreignServers, "ipvsadm", "-R")
-	clean := look(t)
-	return func() string { return clean }
+	return look(t)
 }
 
 // What keepalived, kube-vip and others have in the same table.
@@ -63,7 +63,7 @@ func TestApplyAndRestoreAWholeIPVSNode(t *testing.T) {
 		return
 	}
 	needNetfilter(t)
-	before := ipvsNode(t)()
+	before := ipvsNode(t)
 	kubeProxy(t, "ipvs")
 	addIPVS(t, "ipvs")
 	dirty := look(t)

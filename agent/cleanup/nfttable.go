@@ -147,7 +147,7 @@ func (t *savedTable) write(batch *nftBatch) {
 		}
 		raw := message.Attributes
 		if message.Kind == unix.NFT_MSG_NEWSET {
-			raw = slices.Concat(raw, rawAttribute(unix.NFTA_SET_ID, nftNumber32(0, uint32(i+1)).value)) //nolint:gosec // far fewer
+			raw = slices.Concat(raw, rawAttribute(unix.NFTA_SET_ID, nftNumber32(0, uint32(i+1)).value))
 		}
 		batch.addRaw(message.Kind, flags, t.Family, raw)
 	}

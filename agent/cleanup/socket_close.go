@@ -24,7 +24,10 @@ const (
 // diagRequest is a struct inet_diag_req_v2.
 type diagRequest [diagRequestSize]byte
 
-func (r *diagRequest) Len() int          { return diagRequestSize }
+// Len implements nl.NetlinkRequestData.
+func (r *diagRequest) Len() int { return diagRequestSize }
+
+// Serialize implements nl.NetlinkRequestData.
 func (r *diagRequest) Serialize() []byte { return r[:] }
 
 func newDiagRequest(family, protocol uint8, states uint32) *diagRequest {

@@ -131,7 +131,7 @@ func upperOf(line, device string) string {
 
 // checkRoom counts what users without privileges could still write: the rest is the node's last reserve.
 func checkRoom(dir string, at *unix.Statfs_t, bytes uint64) error {
-	free := at.Bavail * uint64(max(at.Bsize, 0)) //nolint:gosec // a size is not negative
+	free := at.Bavail * uint64(max(at.Bsize, 0))
 	if free < bytes+spareRoom {
 		return fmt.Errorf("%s has %d bytes free, %d are needed: %w", dir, free, bytes+spareRoom, ErrNoRoom)
 	}
