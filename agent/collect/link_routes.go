@@ -30,7 +30,7 @@ func dumpRoutes(ctx context.Context, s *socket, family uint8, table uint32, link
 	// Tables that matter here are all below 256.
 	request.AddData(&nl.RtMsg{RtMsg: unix.RtMsg{Family: family, Table: uint8(table)}}) //nolint:gosec // see above
 	if link > 0 {
-		request.AddData(nl.NewRtAttr(unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, uint32(link)))) //nolint:gosec // an index
+		request.AddData(nl.NewRtAttr(unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, uint32(link))))
 	}
 	err := s.dump(ctx, request, func(message []byte) error {
 		one, err := parseRoute(message)

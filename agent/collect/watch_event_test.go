@@ -12,7 +12,7 @@ import (
 
 func linkMessage(index int32, name string) []byte {
 	message := make([]byte, unix.SizeofIfInfomsg)
-	binary.NativeEndian.PutUint32(message[4:], uint32(index)) //nolint:gosec // a small number
+	binary.NativeEndian.PutUint32(message[4:], uint32(index))
 	return append(message, attribute(unix.IFLA_IFNAME, append([]byte(name), 0))...)
 }
 

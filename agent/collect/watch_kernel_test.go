@@ -52,10 +52,7 @@ func watch(t *testing.T) *watched {
 	return w
 }
 
-func (w *watched) scan() *offrampv1.NodeFacts {
-	w.before = w.Scan(w.t.Context())
-	return w.before
-}
+func (w *watched) scan() { w.before = w.Scan(w.t.Context()) }
 
 // settle takes what is still announced of what the test itself did.
 func (w *watched) settle() {

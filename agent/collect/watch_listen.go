@@ -178,7 +178,7 @@ func listen(ctx context.Context, protocol, room int, groups ...uint) (*ears, err
 	if err != nil {
 		return nil, fmt.Errorf("open a netlink socket: %w", err)
 	}
-	file := os.NewFile(uintptr(fd), "netlink") //nolint:gosec // a descriptor is not negative
+	file := os.NewFile(uintptr(fd), "netlink")
 	address := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
 	for _, group := range groups {
 		address.Groups |= 1 << (group - 1)
