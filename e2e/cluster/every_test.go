@@ -27,9 +27,9 @@ func TestEveryCombination(t *testing.T) {
 }
 
 func everySwitch(t *testing.T, spec cluster.NodeSpec) {
-	name := spec.Kernel + "/" + spec.Proxy.Version + "/nft"
+	name := spec.Kernel + " " + spec.Proxy.Version + " nft"
 	if spec.Legacy {
-		name = spec.Kernel + "/" + spec.Proxy.Version + "/legacy"
+		name = spec.Kernel + " " + spec.Proxy.Version + " legacy"
 	}
 	for _, s := range []struct {
 		name string
@@ -38,7 +38,7 @@ func everySwitch(t *testing.T, spec cluster.NodeSpec) {
 		if s.name == "to nftables" && spec.Kernel == "5.10" {
 			continue // nftables mode refuses that kernel; see TestKernelTooOld
 		}
-		t.Run(name+"/"+s.name, func(t *testing.T) {
+		t.Run(name+" "+s.name, func(t *testing.T) {
 			t.Parallel()
 			s.run(t, spec)
 		})
