@@ -27,6 +27,8 @@ type sources struct {
 	// onLink are the addresses that have exactly one local route, over kube-ipvs0. An address that is also elsewhere is
 	// not touched: replacing a route takes the first of the same destination, whoever's it is.
 	onLink map[netip.Addr]bool
+	// addresses of IPv6 on the link; nil until one has to be made anew.
+	addresses map[netip.Addr]*netlink.Addr
 }
 
 // openSources reads the local routes of both families.
@@ -175,14 +177,38 @@ func (s *sources) moveFromLo(vip netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	address := &netlink.Addr{IPNet: hostNet(vip), Flags: unix.IFA_F_NODAD}
-	if err := s.handle.AddrDel(link, address); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+	address, err := s.addressOf(link, vip)
+	if err != nil {
+		return err
+	}
+	if err := s.handle.AddrDel(link, address); err != nil {
 		return err
 	}
 	if err := s.handle.AddrAdd(link, address); err != nil {
 		return err
 	}
 	return s.deleteOwn(vip)
+}
+
+// addressOf is a VIP as it is on the link, with what has to be said to make the same again. They are listed once.
+func (s *sources) addressOf(link netlink.Link, vip netip.Addr) (*netlink.Addr, error) {
+	if s.addresses == nil {
+		list, err := s.handle.AddrList(link, netlink.FAMILY_V6)
+		if err != nil {
+			return nil, fmt.Errorf("list the addresses of %s: %w", link.Attrs().Name, err)
+		}
+		s.addresses = map[netip.Addr]*netlink.Addr{}
+		for _, address := range list {
+			if own, ok := netip.AddrFromSlice(address.IP); ok {
+				s.addresses[own] = &netlink.Addr{IPNet: address.IPNet, Flags: address.Flags & unix.IFA_F_NODAD}
+			}
+		}
+	}
+	address := s.addresses[vip]
+	if address == nil {
+		return nil, unix.EADDRNOTAVAIL
+	}
+	return address, nil
 }
 
 // deleteOwn deletes the route on lo. One that is gone is no error.
