@@ -3,6 +3,7 @@ package collect
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"offramp.dev/offramp/internal/kubeproxy"
+	"offramp.dev/offramp/internal/nstest"
 )
 
 // cpu is the processor time that this process, or the children it waited for, have used.
@@ -122,11 +124,20 @@ func kubeProxySets(entries int) string {
 
 // BenchmarkRatioIPVS: 10,000 virtual servers with five real servers each, read twice. It needs ip_vs: a guest of the lab.
 func BenchmarkRatioIPVS(b *testing.B) {
+	if os.Getenv(nstest.InGuest) == "1" {
+		if out, err := exec.CommandContext(b.Context(), "modprobe", "-a", "ip_vs", "ip_vs_rr").CombinedOutput(); err != nil {
+			b.Fatalf("%v: %s", err, out)
+		}
+	}
 	enterNamespace(b)
 	host := DefaultHost()
 	host.Proc = "/proc/thread-self" // whose net is that of the thread
 	if _, err := openIPVS(host); err != nil {
 		b.Skipf("needs ip_vs: %v", err)
+	}
+	// Without an address there is no local table, and no address passes for unicast.
+	if err := exec.CommandContext(b.Context(), "ip", "link", "set", "lo", "up").Run(); err != nil {
+		b.Fatal(err)
 	}
 	var text strings.Builder
 	for i := range 10_000 {
@@ -138,7 +149,7 @@ func BenchmarkRatioIPVS(b *testing.B) {
 	command := exec.CommandContext(b.Context(), "ipvsadm", "-R")
 	command.Stdin = strings.NewReader(text.String())
 	if out, err := command.CombinedOutput(); err != nil {
-		b.Fatalf("%v: %s", err, out)
+		b.Fatalf("%v: %.500s", err, out)
 	}
 	compare(b, 0.5, func(ctx context.Context) error {
 		table, _, _, err := readAgreedIPVS(ctx, host, func(context.Context) claims { return claims{} })
