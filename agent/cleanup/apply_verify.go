@@ -17,6 +17,8 @@ import (
 func (r *run) finish(ctx context.Context) {
 	if ctx.Err() == nil {
 		r.verify(ctx)
+	} else {
+		r.result.Remaining = r.notDone()
 	}
 	if r.broken != nil {
 		r.result.Error = r.broken.Error()
@@ -28,6 +30,17 @@ func (r *run) finish(ctx context.Context) {
 	if r.broken != nil {
 		r.result.Error = r.broken.Error()
 	}
+}
+
+// notDone counts what is left as far as the calls themselves tell.
+func (r *run) notDone() uint64 {
+	var count uint64
+	for _, result := range r.result.GetOperations() {
+		if outcome := result.GetOutcome(); outcome != done && outcome != gone {
+			count++
+		}
+	}
+	return count
 }
 
 // ending is the last word of the journal: empty for a run in which all went well.

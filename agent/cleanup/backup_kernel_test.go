@@ -51,7 +51,7 @@ func TestBackupIsRestoredByHand(t *testing.T) {
 	after := look(t)
 	if strings.Contains(n.backupFile("iptables-nft.rules")+n.backupFile("ip6tables-nft.rules"), "# only") {
 		t.Log("rules of the nft backend are not compared: some are not decoded")
-		before, after = partOf(before, "## iptables-legacy"), partOf(after, "## iptables-legacy")
+		before, after = partOf(t, before, "## iptables-legacy"), partOf(t, after, "## iptables-legacy")
 	}
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("before the clean-up (-), restored by hand (+):\n%s", diff)
@@ -59,7 +59,14 @@ func TestBackupIsRestoredByHand(t *testing.T) {
 }
 
 // partOf is what follows a heading.
-func partOf(text, heading string) string { return text[strings.Index(text, heading):] }
+func partOf(t *testing.T, text, heading string) string {
+	t.Helper()
+	_, part, found := strings.Cut(text, heading)
+	if !found {
+		t.Fatalf("there is no %q", heading)
+	}
+	return part
+}
 
 // A backup that was changed, or is not whole, is not restored.
 func TestTamperedBackupIsRefused(t *testing.T) {

@@ -17,7 +17,7 @@ func makeFolder(dir string) error {
 
 // syncFolder writes the names in a folder to the disk.
 func syncFolder(dir string) error {
-	folder, err := os.Open(dir)
+	folder, err := os.Open(dir) //nolint:gosec // a folder of the state folder //nolint:gosec // below the state folder, which the operator names
 	if err != nil {
 		return fmt.Errorf("open a folder: %w", err)
 	}
@@ -29,7 +29,7 @@ func syncFolder(dir string) error {
 
 // writeDurably makes a new file and writes it to the disk.
 func writeDurably(path string, content []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // a file of the state folder //nolint:gosec // below the state folder
 	if err != nil {
 		return fmt.Errorf("make a file: %w", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -19,10 +21,25 @@ import (
 // Firewall marks and protocols that kube-proxy does not use are left out.
 type ipvsTable map[ipvsKey][]string
 
-// readIPVSTable reads the table once. It is not of one moment; an entry that is skipped since another was removed
-// meanwhile counts as gone, and verification finds it.
+// readIPVSTable reads the table twice and puts both together: a reading is not of one moment, and skips an entry where one
+// before it is removed meanwhile. What is in neither is gone.
 func readIPVSTable(proc string) (ipvsTable, error) {
-	file, err := os.Open(proc + "/net/ip_vs")
+	table := ipvsTable{}
+	for range 2 {
+		reading, err := readIPVSTableOnce(proc)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(table, reading)
+	}
+	return table, nil
+}
+
+func readIPVSTableOnce(proc string) (ipvsTable, error) {
+	file, err := os.Open(proc + "/net/ip_vs") //nolint:gosec // where proc is, is configured
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoIPVS
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the IPVS table: %w", err)
 	}
