@@ -68,7 +68,7 @@ func openJournal(stateDir, id string, now func() time.Time) (*journal, error) {
 		return nil, err
 	}
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL | os.O_APPEND
-	file, err := os.OpenFile(filepath.Join(dir, id+journalSuffix), flags, 0o600)
+	file, err := os.OpenFile(filepath.Join(dir, id+journalSuffix), flags, 0o600) //nolint:gosec // below the state folder
 	if err != nil {
 		return nil, fmt.Errorf("begin the journal: %w", err)
 	}

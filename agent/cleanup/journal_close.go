@@ -60,7 +60,7 @@ func appendRecord(path string, record *Record) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0) //nolint:gosec // below the state folder
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func ReadJournal(stateDir string) ([]*Run, error) {
 	}
 	runs := make([]*Run, 0, len(ids))
 	for _, id := range ids {
-		content, err := os.ReadFile(filepath.Join(dir, id+journalSuffix))
+		content, err := os.ReadFile(filepath.Join(dir, id+journalSuffix)) //nolint:gosec // below the state folder
 		if err != nil {
 			return nil, fmt.Errorf("read the journal: %w", err)
 		}

@@ -60,7 +60,7 @@ func (t legacyTable) exists(proc string) error {
 	if t.family == kubeproxy.IPv6 {
 		file = proc + "/net/ip6_tables_names"
 	}
-	names, err := os.ReadFile(file)
+	names, err := os.ReadFile(file) //nolint:gosec // below a root or folder that the operator names
 	if err != nil {
 		return errors.Join(errNoTable, err)
 	}

@@ -21,13 +21,13 @@ type lock struct{ file *os.File }
 // takeLock takes the lock of a state folder, which has to exist, or fails at once with ErrLocked and who has it.
 func takeLock(dir string) (*lock, error) {
 	path := filepath.Join(dir, "lock")
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // below a root or folder that the operator names
 	if err != nil {
 		return nil, fmt.Errorf("open the lock: %w", err)
 	}
 	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		holder, _ := os.ReadFile(path)
+		holder, _ := os.ReadFile(path) //nolint:gosec // below a root or folder that the operator names
 		return nil, errors.Join(fmt.Errorf("%w (process %s)", ErrLocked, strings.TrimSpace(string(holder))), file.Close())
 	}
 	if err == nil {
@@ -53,7 +53,7 @@ func (l *lock) release() error { return l.file.Close() }
 
 // isLocked reports whether somebody holds the lock of a state folder. It makes nothing.
 func isLocked(dir string) (bool, error) {
-	file, err := os.Open(filepath.Join(dir, "lock"))
+	file, err := os.Open(filepath.Join(dir, "lock")) //nolint:gosec // below a root or folder that the operator names
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

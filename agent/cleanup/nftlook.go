@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -74,7 +75,12 @@ func nftAsk(message, flags int, family uint8, attributes ...nftAttribute) ([][]b
 	for _, attribute := range attributes {
 		request.AddData(nl.NewRtAttr(int(attribute.kind), attribute.value))
 	}
-	return request.Execute(unix.NETLINK_NETFILTER, 0)
+	answers, err := request.Execute(unix.NETLINK_NETFILTER, 0)
+	if errors.Is(err, netlink.ErrDumpInterrupted) {
+		// A commit in the middle of the listing: the same news as a generation that moved.
+		return nil, fmt.Errorf("%w: %w", errChanged, err)
+	}
+	return answers, err
 }
 
 // nftAttributes are the attributes of an answer by kind, flags of the kind dropped. Values of nested ones are as on the

@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"syscall"
@@ -64,6 +65,9 @@ func saveTable(family uint8, name string) (*savedTable, error) {
 			return nil, err
 		}
 		table, err := listTable(family, name)
+		if errors.Is(err, errChanged) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
