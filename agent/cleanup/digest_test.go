@@ -17,7 +17,7 @@ func TestDigestMovesWithWhatWouldBeDone(t *testing.T) {
 	base := planOf(t, switched(t), iptables).GetDigest()
 	same := map[string]func(*cleanup.Reading){
 		"again":        func(*cleanup.Reading) {},
-		"a guard":      func(r *cleanup.Reading) { linkOf(r).Sockets = 2 },
+		"a guard":      func(r *cleanup.Reading) { withTwoSockets(r) },
 		"a generation": func(r *cleanup.Reading) { r.Inventory.Generation = 77 },
 		"kept":         func(r *cleanup.Reading) { addChain(r, "nat", inventory.Chain{Name: "KUBE-MARK-DROP"}) },
 		"positions": func(r *cleanup.Reading) {

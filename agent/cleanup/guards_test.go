@@ -175,7 +175,7 @@ func TestGuards(t *testing.T) {
 		{"connections cannot be counted", false, func(_ *testing.T, r *cleanup.Reading) {
 			facts.Find(r.Facts, offrampv1.SectionKind_SECTION_KIND_IPVS).Volatile = traffic(&offrampv1.IpvsVolatile{TrafficError: "no"})
 		}, []string{"connections-through-ipvs"}},
-		{"sockets", false, func(_ *testing.T, r *cleanup.Reading) { linkOf(r).Sockets = 2 }, []string{"sockets-with-vip"}},
+		{"sockets", false, func(_ *testing.T, r *cleanup.Reading) { withTwoSockets(r) }, []string{"sockets-with-vip"}},
 		{"sockets cannot be listed", false, func(_ *testing.T, r *cleanup.Reading) { linkOf(r).SurroundingsError = "no" }, []string{"sockets-with-vip"}},
 		{"FORWARD drops", true, func(t *testing.T, r *cleanup.Reading) { chainOf(t, r, "filter", "FORWARD").DropPolicy = true },
 			[]string{"accept-under-drop"}},
@@ -261,6 +261,12 @@ func traffic(content *offrampv1.IpvsVolatile) *offrampv1.SectionVolatile {
 	return &offrampv1.SectionVolatile{Content: &offrampv1.SectionVolatile_Ipvs{Ipvs: content}}
 }
 
+func withTwoSockets(reading *cleanup.Reading) {
+	facts.Find(reading.Facts, offrampv1.SectionKind_SECTION_KIND_IPVS_LINK).Volatile = &offrampv1.SectionVolatile{
+		Content: &offrampv1.SectionVolatile_IpvsLink{IpvsLink: &offrampv1.IpvsLinkVolatile{Sockets: 2}},
+	}
+}
+
 func linkOf(reading *cleanup.Reading) *offrampv1.IpvsLinkFacts {
 	return facts.Find(reading.Facts, offrampv1.SectionKind_SECTION_KIND_IPVS_LINK).GetStable().GetIpvsLink()
 }
@@ -269,7 +275,7 @@ func linkOf(reading *cleanup.Reading) *offrampv1.IpvsLinkFacts {
 func TestDrainingAnswersItsGuards(t *testing.T) {
 	reading := switched(t)
 	facts.Find(reading.Facts, offrampv1.SectionKind_SECTION_KIND_IPVS).Volatile = traffic(&offrampv1.IpvsVolatile{EstablishedConnections: 3})
-	linkOf(reading).Sockets = 2
+	withTwoSockets(reading)
 	cases := []struct {
 		draining cleanup.Draining
 		want     []string
@@ -294,7 +300,7 @@ func TestDrainingAnswersItsGuards(t *testing.T) {
 // A reason counts for the guards that may be overridden, and for no other.
 func TestOverrides(t *testing.T) {
 	reading := switched(t)
-	linkOf(reading).Sockets = 2
+	withTwoSockets(reading)
 	reading.Inventory.Sets[0].References++
 	reasons := map[string]string{"sockets-with-vip": "known", "foreign-set-match": "known"}
 	plan, err := cleanup.MakePlan(reading, cleanup.Options{Target: iptables, Overrides: reasons}, time.Now())

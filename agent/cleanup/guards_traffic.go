@@ -39,15 +39,16 @@ func (s *scope) connections() []string {
 }
 
 func (s *scope) sockets() []string {
-	link := facts.Find(s.facts, offrampv1.SectionKind_SECTION_KIND_IPVS_LINK).GetStable().GetIpvsLink()
-	if problem := link.GetSurroundingsError(); problem != "" {
+	section := facts.Find(s.facts, offrampv1.SectionKind_SECTION_KIND_IPVS_LINK)
+	if problem := section.GetStable().GetIpvsLink().GetSurroundingsError(); problem != "" {
 		return []string{"they could not be listed: " + problem}
 	}
-	if link.GetSockets() == 0 {
+	moving := section.GetVolatile().GetIpvsLink()
+	if moving.GetSockets() == 0 {
 		return nil
 	}
-	evidence := []string{fmt.Sprintf("%d sockets", link.GetSockets())}
-	for _, socket := range link.GetSocketSamples() {
+	evidence := []string{fmt.Sprintf("%d sockets", moving.GetSockets())}
+	for _, socket := range moving.GetSocketSamples() {
 		evidence = append(evidence, socket.GetProtocol()+" "+socket.GetLocal()+" "+socket.GetRemote())
 	}
 	return evidence

@@ -2,6 +2,7 @@ package collect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"offramp.dev/offramp/internal/facts"
 	"offramp.dev/offramp/internal/kubeproxy"
@@ -20,6 +22,11 @@ import (
 // readTheLink reads the section of kube-ipvs0 as a scan does.
 func readTheLink(t *testing.T) *offrampv1.IpvsLinkFacts {
 	t.Helper()
+	return readTheLinkSection(t).GetStable().GetIpvsLink()
+}
+
+func readTheLinkSection(t *testing.T) *offrampv1.Section {
+	t.Helper()
 	scan := &scan{scanner: New(Config{Host: DefaultHost()})}
 	section := scan.readIPVSLink(t.Context())
 	wantState(t, section, sectionPresent)
@@ -27,10 +34,10 @@ func readTheLink(t *testing.T) *offrampv1.IpvsLinkFacts {
 	if content.GetSurroundingsError() != "" {
 		t.Errorf("surroundings: %s", content.GetSurroundingsError())
 	}
-	if err := facts.Check(kindIPVSLink, section.GetStable()); err != nil {
+	if err := errors.Join(facts.Check(kindIPVSLink, section.GetStable()), facts.CheckVolatile(kindIPVSLink, section.GetVolatile())); err != nil {
 		t.Error(err)
 	}
-	return content
+	return section
 }
 
 // enterWithAnyLink lets a bridge play kube-ipvs0, whose addresses have local routes alike.
@@ -135,9 +142,13 @@ func TestState12TheSourceOfAConnection(t *testing.T) {
 	if source := sourceOf(t, "10.96.0.10:2222"); source != "10.96.0.10" {
 		t.Errorf("the connection comes from %s, want the address itself", source)
 	}
-	// Both ends of the connection are on this host, with that address.
-	if with := readTheLink(t); with.GetSockets() != 2 || len(with.GetSocketSamples()) != 2 {
+	// Both ends of the connection are on this host, with that address. They come and go, and alone change nothing.
+	section := readTheLinkSection(t)
+	if with := section.GetVolatile().GetIpvsLink(); with.GetSockets() != 2 || len(with.GetSocketSamples()) != 2 {
 		t.Errorf("%d sockets, %v", with.GetSockets(), with.GetSocketSamples())
+	}
+	if diff := cmp.Diff(link, section.GetStable().GetIpvsLink(), protocmp.Transform()); diff != "" {
+		t.Errorf("a connection changed the stable part (-without +with):\n%s", diff)
 	}
 	// What a clean-up does first: the node's own address becomes the source.
 	run(t, "", "ip", "route", "replace", "local", "10.96.0.77", "dev", "kube-ipvs0", "table", "local", "src", "192.0.2.7")

@@ -17,18 +17,20 @@ func (c *scan) readIPVSLink(ctx context.Context) *offrampv1.Section {
 	if content == nil || err != nil {
 		return section
 	}
-	if err := readSurroundings(ctx, c.scanner.config.Host, network, content); err != nil {
+	moving := &offrampv1.IpvsLinkVolatile{}
+	section.Volatile.Content = &offrampv1.SectionVolatile_IpvsLink{IpvsLink: moving}
+	if err := readSurroundings(ctx, c.scanner.config.Host, network, content, moving); err != nil {
 		content.SurroundingsError = shorten(err.Error())
 	}
 	return section
 }
 
 // readSurroundings reads routes, sockets and neighbours. What fails leaves out its own part alone.
-func readSurroundings(ctx context.Context, host Host, n *network, content *offrampv1.IpvsLinkFacts) error {
+func readSurroundings(ctx context.Context, host Host, n *network, content *offrampv1.IpvsLinkFacts, moving *offrampv1.IpvsLinkVolatile) error {
 	mine := n.local().ipvs
 	sockets, err := readLinkSockets(ctx, host, mine)
 	if err == nil {
-		content.Sockets, content.SocketSamples = sockets.count, reportSockets(sockets.samples)
+		moving.Sockets, moving.SocketSamples = sockets.count, reportSockets(sockets.samples)
 		content.WildcardListeners = reportSockets(sockets.wildcards)
 	}
 	s, openErr := openSocket(unix.NETLINK_ROUTE)

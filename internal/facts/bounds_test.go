@@ -128,7 +128,6 @@ func TestBounds(t *testing.T) {
 		{"files of kube-proxy", proxy, 20, func(n uint64) *v1.SectionStable {
 			return kubeProxy(&v1.KubeProxyFacts{Files: repeat(&v1.KubeProxyFile{Path: "/etc/x"}, int(n))})
 		}},
-		{"sockets", linkKind, 1 << 26, func(n uint64) *v1.SectionStable { return link(&v1.IpvsLinkFacts{Sockets: n}) }},
 		{"wildcard listeners", linkKind, 64, func(n uint64) *v1.SectionStable {
 			return link(&v1.IpvsLinkFacts{WildcardListeners: repeat(&v1.HostSocket{Protocol: "tcp"}, int(n))})
 		}},

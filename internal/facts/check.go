@@ -74,8 +74,6 @@ func (b *bounds) ipvsLink(content *offrampv1.IpvsLinkFacts) {
 	b.digest(content.GetList(), offrampv1.ListName_LIST_NAME_IPVS_LINK_ADDRESSES, total)
 	b.count("local routes", content.GetLocalRoutes(), maxVirtualServers)
 	b.part("routes that prefer themselves as source", content.GetSelfSourceRoutes(), content.GetLocalRoutes())
-	b.count("sockets", content.GetSockets(), maxSockets)
-	b.list("sockets", len(content.GetSocketSamples()), maxSamples)
 	b.list("wildcard listeners", len(content.GetWildcardListeners()), maxListeners)
 	b.list("addresses claimed by neighbours", len(content.GetClaimedByNeighbours()), maxSamples)
 }

@@ -58,6 +58,8 @@ func CheckVolatile(kind offrampv1.SectionKind, volatile *offrampv1.SectionVolati
 	}
 	var b bounds
 	b.list("syncs", len(volatile.GetKubeProxy().GetSyncs()), maxFamilies)
+	b.count("sockets", volatile.GetIpvsLink().GetSockets(), maxSockets)
+	b.list("sockets", len(volatile.GetIpvsLink().GetSocketSamples()), maxSamples)
 	b.list("node ports", len(volatile.GetIpvs().GetNodePorts()), maxNodePorts)
 	for _, port := range volatile.GetIpvs().GetNodePorts() {
 		b.list("clients of a node port", len(port.GetClients()), maxSamples)

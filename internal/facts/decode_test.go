@@ -180,6 +180,11 @@ func TestCheckVolatile(t *testing.T) {
 	syncs := func(n int) *v1.SectionVolatile {
 		return &v1.SectionVolatile{Content: &v1.SectionVolatile_KubeProxy{KubeProxy: &v1.KubeProxyVolatile{Syncs: repeat(&v1.FamilySync{Failures: 1}, n)}}}
 	}
+	sockets := func(count uint64, samples int) *v1.SectionVolatile {
+		return &v1.SectionVolatile{Content: &v1.SectionVolatile_IpvsLink{IpvsLink: &v1.IpvsLinkVolatile{
+			Sockets: count, SocketSamples: repeat(&v1.HostSocket{Protocol: "tcp"}, samples),
+		}}}
+	}
 	tests := map[string]struct {
 		kind     v1.SectionKind
 		volatile *v1.SectionVolatile
@@ -189,6 +194,9 @@ func TestCheckVolatile(t *testing.T) {
 		"times only":       {v1.SectionKind_SECTION_KIND_IPSETS, &v1.SectionVolatile{ReadAt: timestamppb.New(time.Unix(1, 0)), Attempts: 1}, true},
 		"two families":     {v1.SectionKind_SECTION_KIND_KUBE_PROXY, syncs(2), true},
 		"nine families":    {v1.SectionKind_SECTION_KIND_KUBE_PROXY, syncs(9), false},
+		"some sockets":     {v1.SectionKind_SECTION_KIND_IPVS_LINK, sockets(1<<26, 20), true},
+		"too many sockets": {v1.SectionKind_SECTION_KIND_IPVS_LINK, sockets(1<<26+1, 1), false},
+		"too many samples": {v1.SectionKind_SECTION_KIND_IPVS_LINK, sockets(21, 21), false},
 		"another's":        {v1.SectionKind_SECTION_KIND_IPVS, syncs(1), false},
 		"impossible nanos": {v1.SectionKind_SECTION_KIND_IPVS, &v1.SectionVolatile{ReadAt: &timestamppb.Timestamp{Nanos: -5}}, false},
 	}

@@ -74,6 +74,8 @@ func volatileFits(kind offrampv1.SectionKind, volatile *offrampv1.SectionVolatil
 		return kind == offrampv1.SectionKind_SECTION_KIND_KUBE_PROXY
 	case *offrampv1.SectionVolatile_Ipvs:
 		return kind == offrampv1.SectionKind_SECTION_KIND_IPVS
+	case *offrampv1.SectionVolatile_IpvsLink:
+		return kind == offrampv1.SectionKind_SECTION_KIND_IPVS_LINK
 	case *offrampv1.SectionVolatile_Nftables:
 		return kind == offrampv1.SectionKind_SECTION_KIND_NFTABLES
 	case *offrampv1.SectionVolatile_Host:

@@ -849,6 +849,7 @@ type SectionVolatile struct {
 	//	*SectionVolatile_Kernel
 	//	*SectionVolatile_KubeProxy
 	//	*SectionVolatile_Ipvs
+	//	*SectionVolatile_IpvsLink
 	//	*SectionVolatile_Nftables
 	//	*SectionVolatile_Host
 	Content       isSectionVolatile_Content `protobuf_oneof:"content"`
@@ -941,6 +942,15 @@ func (x *SectionVolatile) GetIpvs() *IpvsVolatile {
 	return nil
 }
 
+func (x *SectionVolatile) GetIpvsLink() *IpvsLinkVolatile {
+	if x != nil {
+		if x, ok := x.Content.(*SectionVolatile_IpvsLink); ok {
+			return x.IpvsLink
+		}
+	}
+	return nil
+}
+
 func (x *SectionVolatile) GetNftables() *NftablesVolatile {
 	if x != nil {
 		if x, ok := x.Content.(*SectionVolatile_Nftables); ok {
@@ -975,6 +985,10 @@ type SectionVolatile_Ipvs struct {
 	Ipvs *IpvsVolatile `protobuf:"bytes,12,opt,name=ipvs,proto3,oneof"`
 }
 
+type SectionVolatile_IpvsLink struct {
+	IpvsLink *IpvsLinkVolatile `protobuf:"bytes,13,opt,name=ipvs_link,json=ipvsLink,proto3,oneof"`
+}
+
 type SectionVolatile_Nftables struct {
 	Nftables *NftablesVolatile `protobuf:"bytes,16,opt,name=nftables,proto3,oneof"`
 }
@@ -988,6 +1002,8 @@ func (*SectionVolatile_Kernel) isSectionVolatile_Content() {}
 func (*SectionVolatile_KubeProxy) isSectionVolatile_Content() {}
 
 func (*SectionVolatile_Ipvs) isSectionVolatile_Content() {}
+
+func (*SectionVolatile_IpvsLink) isSectionVolatile_Content() {}
 
 func (*SectionVolatile_Nftables) isSectionVolatile_Content() {}
 
@@ -2468,15 +2484,12 @@ type IpvsLinkFacts struct {
 	// connection from the node to such an address leaves with it as its source.
 	LocalRoutes      uint64 `protobuf:"varint,8,opt,name=local_routes,json=localRoutes,proto3" json:"local_routes,omitempty"`
 	SelfSourceRoutes uint64 `protobuf:"varint,9,opt,name=self_source_routes,json=selfSourceRoutes,proto3" json:"self_source_routes,omitempty"`
-	// Sockets of the host whose local address is on the link: connected ones, and listeners bound to it. Samples at most 20.
-	Sockets       uint64        `protobuf:"varint,10,opt,name=sockets,proto3" json:"sockets,omitempty"`
-	SocketSamples []*HostSocket `protobuf:"bytes,11,rep,name=socket_samples,json=socketSamples,proto3" json:"socket_samples,omitempty"`
 	// Listeners of the host on the wildcard address, which every address of the link exposes: at most 64, sorted by port.
-	WildcardListeners []*HostSocket `protobuf:"bytes,12,rep,name=wildcard_listeners,json=wildcardListeners,proto3" json:"wildcard_listeners,omitempty"`
+	WildcardListeners []*HostSocket `protobuf:"bytes,10,rep,name=wildcard_listeners,json=wildcardListeners,proto3" json:"wildcard_listeners,omitempty"`
 	// Addresses of the link that a neighbour on another link answers for: another machine's. At most 20.
-	ClaimedByNeighbours []string `protobuf:"bytes,13,rep,name=claimed_by_neighbours,json=claimedByNeighbours,proto3" json:"claimed_by_neighbours,omitempty"`
+	ClaimedByNeighbours []string `protobuf:"bytes,11,rep,name=claimed_by_neighbours,json=claimedByNeighbours,proto3" json:"claimed_by_neighbours,omitempty"`
 	// Why routes, sockets or neighbours could not be read; empty when they could.
-	SurroundingsError string `protobuf:"bytes,14,opt,name=surroundings_error,json=surroundingsError,proto3" json:"surroundings_error,omitempty"`
+	SurroundingsError string `protobuf:"bytes,12,opt,name=surroundings_error,json=surroundingsError,proto3" json:"surroundings_error,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -2574,20 +2587,6 @@ func (x *IpvsLinkFacts) GetSelfSourceRoutes() uint64 {
 	return 0
 }
 
-func (x *IpvsLinkFacts) GetSockets() uint64 {
-	if x != nil {
-		return x.Sockets
-	}
-	return 0
-}
-
-func (x *IpvsLinkFacts) GetSocketSamples() []*HostSocket {
-	if x != nil {
-		return x.SocketSamples
-	}
-	return nil
-}
-
 func (x *IpvsLinkFacts) GetWildcardListeners() []*HostSocket {
 	if x != nil {
 		return x.WildcardListeners
@@ -2609,6 +2608,61 @@ func (x *IpvsLinkFacts) GetSurroundingsError() string {
 	return ""
 }
 
+// IpvsLinkVolatile: what moves about kube-ipvs0. Where ipvs mode runs, connections come and go all the time.
+type IpvsLinkVolatile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sockets of the host whose local address is on the link: connected ones, and listeners bound to it.
+	Sockets uint64 `protobuf:"varint,1,opt,name=sockets,proto3" json:"sockets,omitempty"`
+	// At most 20, sorted.
+	SocketSamples []*HostSocket `protobuf:"bytes,2,rep,name=socket_samples,json=socketSamples,proto3" json:"socket_samples,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IpvsLinkVolatile) Reset() {
+	*x = IpvsLinkVolatile{}
+	mi := &file_offramp_v1_facts_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IpvsLinkVolatile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IpvsLinkVolatile) ProtoMessage() {}
+
+func (x *IpvsLinkVolatile) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_facts_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IpvsLinkVolatile.ProtoReflect.Descriptor instead.
+func (*IpvsLinkVolatile) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *IpvsLinkVolatile) GetSockets() uint64 {
+	if x != nil {
+		return x.Sockets
+	}
+	return 0
+}
+
+func (x *IpvsLinkVolatile) GetSocketSamples() []*HostSocket {
+	if x != nil {
+		return x.SocketSamples
+	}
+	return nil
+}
+
 // HostSocket is a socket of the node's network namespace.
 type HostSocket struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2624,7 +2678,7 @@ type HostSocket struct {
 
 func (x *HostSocket) Reset() {
 	*x = HostSocket{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[21]
+	mi := &file_offramp_v1_facts_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +2690,7 @@ func (x *HostSocket) String() string {
 func (*HostSocket) ProtoMessage() {}
 
 func (x *HostSocket) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[21]
+	mi := &file_offramp_v1_facts_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +2703,7 @@ func (x *HostSocket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostSocket.ProtoReflect.Descriptor instead.
 func (*HostSocket) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{21}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HostSocket) GetProtocol() string {
@@ -2689,7 +2743,7 @@ type IpsetsFacts struct {
 
 func (x *IpsetsFacts) Reset() {
 	*x = IpsetsFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[22]
+	mi := &file_offramp_v1_facts_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2755,7 @@ func (x *IpsetsFacts) String() string {
 func (*IpsetsFacts) ProtoMessage() {}
 
 func (x *IpsetsFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[22]
+	mi := &file_offramp_v1_facts_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2768,7 @@ func (x *IpsetsFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IpsetsFacts.ProtoReflect.Descriptor instead.
 func (*IpsetsFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{22}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *IpsetsFacts) GetSets() uint64 {
@@ -2768,7 +2822,7 @@ type Ipset struct {
 
 func (x *Ipset) Reset() {
 	*x = Ipset{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[23]
+	mi := &file_offramp_v1_facts_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2780,7 +2834,7 @@ func (x *Ipset) String() string {
 func (*Ipset) ProtoMessage() {}
 
 func (x *Ipset) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[23]
+	mi := &file_offramp_v1_facts_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2793,7 +2847,7 @@ func (x *Ipset) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ipset.ProtoReflect.Descriptor instead.
 func (*Ipset) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{23}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Ipset) GetName() string {
@@ -2874,7 +2928,7 @@ type SetHolder struct {
 
 func (x *SetHolder) Reset() {
 	*x = SetHolder{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[24]
+	mi := &file_offramp_v1_facts_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2886,7 +2940,7 @@ func (x *SetHolder) String() string {
 func (*SetHolder) ProtoMessage() {}
 
 func (x *SetHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[24]
+	mi := &file_offramp_v1_facts_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2899,7 +2953,7 @@ func (x *SetHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHolder.ProtoReflect.Descriptor instead.
 func (*SetHolder) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{24}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SetHolder) GetSection() SectionKind {
@@ -2965,7 +3019,7 @@ type IptablesFacts struct {
 
 func (x *IptablesFacts) Reset() {
 	*x = IptablesFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[25]
+	mi := &file_offramp_v1_facts_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3031,7 @@ func (x *IptablesFacts) String() string {
 func (*IptablesFacts) ProtoMessage() {}
 
 func (x *IptablesFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[25]
+	mi := &file_offramp_v1_facts_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3044,7 @@ func (x *IptablesFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IptablesFacts.ProtoReflect.Descriptor instead.
 func (*IptablesFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{25}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *IptablesFacts) GetTables() []*IptablesTable {
@@ -3084,7 +3138,7 @@ type IptablesTable struct {
 
 func (x *IptablesTable) Reset() {
 	*x = IptablesTable{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[26]
+	mi := &file_offramp_v1_facts_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3150,7 @@ func (x *IptablesTable) String() string {
 func (*IptablesTable) ProtoMessage() {}
 
 func (x *IptablesTable) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[26]
+	mi := &file_offramp_v1_facts_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3163,7 @@ func (x *IptablesTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IptablesTable.ProtoReflect.Descriptor instead.
 func (*IptablesTable) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{26}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *IptablesTable) GetName() string {
@@ -3151,7 +3205,7 @@ type ChainCount struct {
 
 func (x *ChainCount) Reset() {
 	*x = ChainCount{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[27]
+	mi := &file_offramp_v1_facts_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +3217,7 @@ func (x *ChainCount) String() string {
 func (*ChainCount) ProtoMessage() {}
 
 func (x *ChainCount) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[27]
+	mi := &file_offramp_v1_facts_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +3230,7 @@ func (x *ChainCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainCount.ProtoReflect.Descriptor instead.
 func (*ChainCount) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{27}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ChainCount) GetTable() string {
@@ -3236,7 +3290,7 @@ type ForeignReference struct {
 
 func (x *ForeignReference) Reset() {
 	*x = ForeignReference{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[28]
+	mi := &file_offramp_v1_facts_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3248,7 +3302,7 @@ func (x *ForeignReference) String() string {
 func (*ForeignReference) ProtoMessage() {}
 
 func (x *ForeignReference) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[28]
+	mi := &file_offramp_v1_facts_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3261,7 +3315,7 @@ func (x *ForeignReference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForeignReference.ProtoReflect.Descriptor instead.
 func (*ForeignReference) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{28}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ForeignReference) GetTable() string {
@@ -3310,7 +3364,7 @@ type NftablesFacts struct {
 
 func (x *NftablesFacts) Reset() {
 	*x = NftablesFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[29]
+	mi := &file_offramp_v1_facts_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3376,7 @@ func (x *NftablesFacts) String() string {
 func (*NftablesFacts) ProtoMessage() {}
 
 func (x *NftablesFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[29]
+	mi := &file_offramp_v1_facts_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3389,7 @@ func (x *NftablesFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NftablesFacts.ProtoReflect.Descriptor instead.
 func (*NftablesFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{29}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *NftablesFacts) GetTables() uint64 {
@@ -3400,7 +3454,7 @@ type NftTable struct {
 
 func (x *NftTable) Reset() {
 	*x = NftTable{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[30]
+	mi := &file_offramp_v1_facts_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3412,7 +3466,7 @@ func (x *NftTable) String() string {
 func (*NftTable) ProtoMessage() {}
 
 func (x *NftTable) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[30]
+	mi := &file_offramp_v1_facts_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3425,7 +3479,7 @@ func (x *NftTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NftTable.ProtoReflect.Descriptor instead.
 func (*NftTable) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{30}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *NftTable) GetFamily() string {
@@ -3515,7 +3569,7 @@ type NftBaseChain struct {
 
 func (x *NftBaseChain) Reset() {
 	*x = NftBaseChain{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[31]
+	mi := &file_offramp_v1_facts_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3527,7 +3581,7 @@ func (x *NftBaseChain) String() string {
 func (*NftBaseChain) ProtoMessage() {}
 
 func (x *NftBaseChain) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[31]
+	mi := &file_offramp_v1_facts_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3540,7 +3594,7 @@ func (x *NftBaseChain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NftBaseChain.ProtoReflect.Descriptor instead.
 func (*NftBaseChain) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{31}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NftBaseChain) GetName() string {
@@ -3591,7 +3645,7 @@ type NftSet struct {
 
 func (x *NftSet) Reset() {
 	*x = NftSet{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[32]
+	mi := &file_offramp_v1_facts_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3603,7 +3657,7 @@ func (x *NftSet) String() string {
 func (*NftSet) ProtoMessage() {}
 
 func (x *NftSet) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[32]
+	mi := &file_offramp_v1_facts_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3616,7 +3670,7 @@ func (x *NftSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NftSet.ProtoReflect.Descriptor instead.
 func (*NftSet) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{32}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NftSet) GetName() string {
@@ -3651,7 +3705,7 @@ type NftablesVolatile struct {
 
 func (x *NftablesVolatile) Reset() {
 	*x = NftablesVolatile{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[33]
+	mi := &file_offramp_v1_facts_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3663,7 +3717,7 @@ func (x *NftablesVolatile) String() string {
 func (*NftablesVolatile) ProtoMessage() {}
 
 func (x *NftablesVolatile) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[33]
+	mi := &file_offramp_v1_facts_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3676,7 +3730,7 @@ func (x *NftablesVolatile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NftablesVolatile.ProtoReflect.Descriptor instead.
 func (*NftablesVolatile) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{33}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NftablesVolatile) GetGeneration() uint32 {
@@ -3696,7 +3750,7 @@ type SysctlsFacts struct {
 
 func (x *SysctlsFacts) Reset() {
 	*x = SysctlsFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[34]
+	mi := &file_offramp_v1_facts_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3708,7 +3762,7 @@ func (x *SysctlsFacts) String() string {
 func (*SysctlsFacts) ProtoMessage() {}
 
 func (x *SysctlsFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[34]
+	mi := &file_offramp_v1_facts_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3721,7 +3775,7 @@ func (x *SysctlsFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SysctlsFacts.ProtoReflect.Descriptor instead.
 func (*SysctlsFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{34}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SysctlsFacts) GetValues() []*Sysctl {
@@ -3749,7 +3803,7 @@ type Sysctl struct {
 
 func (x *Sysctl) Reset() {
 	*x = Sysctl{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[35]
+	mi := &file_offramp_v1_facts_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3761,7 +3815,7 @@ func (x *Sysctl) String() string {
 func (*Sysctl) ProtoMessage() {}
 
 func (x *Sysctl) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[35]
+	mi := &file_offramp_v1_facts_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3774,7 +3828,7 @@ func (x *Sysctl) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sysctl.ProtoReflect.Descriptor instead.
 func (*Sysctl) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{35}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Sysctl) GetPath() string {
@@ -3824,7 +3878,7 @@ type AddressesFacts struct {
 
 func (x *AddressesFacts) Reset() {
 	*x = AddressesFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[36]
+	mi := &file_offramp_v1_facts_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3836,7 +3890,7 @@ func (x *AddressesFacts) String() string {
 func (*AddressesFacts) ProtoMessage() {}
 
 func (x *AddressesFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[36]
+	mi := &file_offramp_v1_facts_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3849,7 +3903,7 @@ func (x *AddressesFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddressesFacts.ProtoReflect.Descriptor instead.
 func (*AddressesFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{36}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *AddressesFacts) GetCount() uint64 {
@@ -3880,7 +3934,7 @@ type NodeAddress struct {
 
 func (x *NodeAddress) Reset() {
 	*x = NodeAddress{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[37]
+	mi := &file_offramp_v1_facts_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3892,7 +3946,7 @@ func (x *NodeAddress) String() string {
 func (*NodeAddress) ProtoMessage() {}
 
 func (x *NodeAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[37]
+	mi := &file_offramp_v1_facts_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3905,7 +3959,7 @@ func (x *NodeAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeAddress.ProtoReflect.Descriptor instead.
 func (*NodeAddress) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{37}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *NodeAddress) GetInterface() string {
@@ -3953,7 +4007,7 @@ type HistoryFacts struct {
 
 func (x *HistoryFacts) Reset() {
 	*x = HistoryFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[38]
+	mi := &file_offramp_v1_facts_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3965,7 +4019,7 @@ func (x *HistoryFacts) String() string {
 func (*HistoryFacts) ProtoMessage() {}
 
 func (x *HistoryFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[38]
+	mi := &file_offramp_v1_facts_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3978,7 +4032,7 @@ func (x *HistoryFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryFacts.ProtoReflect.Descriptor instead.
 func (*HistoryFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{38}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *HistoryFacts) GetDurable() bool {
@@ -4021,7 +4075,7 @@ type ModeChange struct {
 
 func (x *ModeChange) Reset() {
 	*x = ModeChange{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[39]
+	mi := &file_offramp_v1_facts_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4033,7 +4087,7 @@ func (x *ModeChange) String() string {
 func (*ModeChange) ProtoMessage() {}
 
 func (x *ModeChange) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[39]
+	mi := &file_offramp_v1_facts_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4046,7 +4100,7 @@ func (x *ModeChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModeChange.ProtoReflect.Descriptor instead.
 func (*ModeChange) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{39}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ModeChange) GetAt() *timestamppb.Timestamp {
@@ -4100,7 +4154,7 @@ type HostFacts struct {
 
 func (x *HostFacts) Reset() {
 	*x = HostFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[40]
+	mi := &file_offramp_v1_facts_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4112,7 +4166,7 @@ func (x *HostFacts) String() string {
 func (*HostFacts) ProtoMessage() {}
 
 func (x *HostFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[40]
+	mi := &file_offramp_v1_facts_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4125,7 +4179,7 @@ func (x *HostFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFacts.ProtoReflect.Descriptor instead.
 func (*HostFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{40}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *HostFacts) GetFeatures() []*KernelFeature {
@@ -4216,7 +4270,7 @@ type HostVolatile struct {
 
 func (x *HostVolatile) Reset() {
 	*x = HostVolatile{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[41]
+	mi := &file_offramp_v1_facts_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4228,7 +4282,7 @@ func (x *HostVolatile) String() string {
 func (*HostVolatile) ProtoMessage() {}
 
 func (x *HostVolatile) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[41]
+	mi := &file_offramp_v1_facts_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4241,7 +4295,7 @@ func (x *HostVolatile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostVolatile.ProtoReflect.Descriptor instead.
 func (*HostVolatile) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{41}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *HostVolatile) GetConntrackCount() uint64 {
@@ -4265,7 +4319,7 @@ type KernelFeature struct {
 
 func (x *KernelFeature) Reset() {
 	*x = KernelFeature{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[42]
+	mi := &file_offramp_v1_facts_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4277,7 +4331,7 @@ func (x *KernelFeature) String() string {
 func (*KernelFeature) ProtoMessage() {}
 
 func (x *KernelFeature) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[42]
+	mi := &file_offramp_v1_facts_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4290,7 +4344,7 @@ func (x *KernelFeature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KernelFeature.ProtoReflect.Descriptor instead.
 func (*KernelFeature) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{42}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *KernelFeature) GetName() string {
@@ -4326,7 +4380,7 @@ type HostProgram struct {
 
 func (x *HostProgram) Reset() {
 	*x = HostProgram{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[43]
+	mi := &file_offramp_v1_facts_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4338,7 +4392,7 @@ func (x *HostProgram) String() string {
 func (*HostProgram) ProtoMessage() {}
 
 func (x *HostProgram) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[43]
+	mi := &file_offramp_v1_facts_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4351,7 +4405,7 @@ func (x *HostProgram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostProgram.ProtoReflect.Descriptor instead.
 func (*HostProgram) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{43}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *HostProgram) GetPath() string {
@@ -4383,7 +4437,7 @@ type HostFile struct {
 
 func (x *HostFile) Reset() {
 	*x = HostFile{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[44]
+	mi := &file_offramp_v1_facts_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4395,7 +4449,7 @@ func (x *HostFile) String() string {
 func (*HostFile) ProtoMessage() {}
 
 func (x *HostFile) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[44]
+	mi := &file_offramp_v1_facts_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4408,7 +4462,7 @@ func (x *HostFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFile.ProtoReflect.Descriptor instead.
 func (*HostFile) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{44}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *HostFile) GetPath() string {
@@ -4469,7 +4523,7 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\taddresses\x18\x12 \x01(\v2\x1a.offramp.v1.AddressesFactsH\x00R\taddresses\x124\n" +
 	"\ahistory\x18\x13 \x01(\v2\x18.offramp.v1.HistoryFactsH\x00R\ahistory\x12+\n" +
 	"\x04host\x18\x14 \x01(\v2\x15.offramp.v1.HostFactsH\x00R\x04hostB\t\n" +
-	"\acontent\"\xb7\x03\n" +
+	"\acontent\"\xf4\x03\n" +
 	"\x0fSectionVolatile\x123\n" +
 	"\aread_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x06readAt\x126\n" +
 	"\tread_took\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\breadTook\x12\x1a\n" +
@@ -4478,7 +4532,8 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	" \x01(\v2\x1a.offramp.v1.KernelVolatileH\x00R\x06kernel\x12>\n" +
 	"\n" +
 	"kube_proxy\x18\v \x01(\v2\x1d.offramp.v1.KubeProxyVolatileH\x00R\tkubeProxy\x12.\n" +
-	"\x04ipvs\x18\f \x01(\v2\x18.offramp.v1.IpvsVolatileH\x00R\x04ipvs\x12:\n" +
+	"\x04ipvs\x18\f \x01(\v2\x18.offramp.v1.IpvsVolatileH\x00R\x04ipvs\x12;\n" +
+	"\tipvs_link\x18\r \x01(\v2\x1c.offramp.v1.IpvsLinkVolatileH\x00R\bipvsLink\x12:\n" +
 	"\bnftables\x18\x10 \x01(\v2\x1c.offramp.v1.NftablesVolatileH\x00R\bnftables\x12.\n" +
 	"\x04host\x18\x14 \x01(\v2\x18.offramp.v1.HostVolatileH\x00R\x04hostB\t\n" +
 	"\acontent\"d\n" +
@@ -4614,7 +4669,7 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\x04port\x18\x03 \x01(\rR\x04port\x12 \n" +
 	"\vconnections\x18\x04 \x01(\x04R\vconnections\x12)\n" +
 	"\x10incoming_packets\x18\x05 \x01(\x04R\x0fincomingPackets\x12\x18\n" +
-	"\aclients\x18\x06 \x03(\tR\aclients\"\xba\x04\n" +
+	"\aclients\x18\x06 \x03(\tR\aclients\"\xe1\x03\n" +
 	"\rIpvsLinkFacts\x12\x1b\n" +
 	"\tlink_type\x18\x01 \x01(\tR\blinkType\x12\x0e\n" +
 	"\x02up\x18\x02 \x01(\bR\x02up\x12\x14\n" +
@@ -4624,13 +4679,14 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\asamples\x18\x06 \x03(\tR\asamples\x12*\n" +
 	"\x04list\x18\a \x01(\v2\x16.offramp.v1.ListDigestR\x04list\x12!\n" +
 	"\flocal_routes\x18\b \x01(\x04R\vlocalRoutes\x12,\n" +
-	"\x12self_source_routes\x18\t \x01(\x04R\x10selfSourceRoutes\x12\x18\n" +
-	"\asockets\x18\n" +
-	" \x01(\x04R\asockets\x12=\n" +
-	"\x0esocket_samples\x18\v \x03(\v2\x16.offramp.v1.HostSocketR\rsocketSamples\x12E\n" +
-	"\x12wildcard_listeners\x18\f \x03(\v2\x16.offramp.v1.HostSocketR\x11wildcardListeners\x122\n" +
-	"\x15claimed_by_neighbours\x18\r \x03(\tR\x13claimedByNeighbours\x12-\n" +
-	"\x12surroundings_error\x18\x0e \x01(\tR\x11surroundingsError\"V\n" +
+	"\x12self_source_routes\x18\t \x01(\x04R\x10selfSourceRoutes\x12E\n" +
+	"\x12wildcard_listeners\x18\n" +
+	" \x03(\v2\x16.offramp.v1.HostSocketR\x11wildcardListeners\x122\n" +
+	"\x15claimed_by_neighbours\x18\v \x03(\tR\x13claimedByNeighbours\x12-\n" +
+	"\x12surroundings_error\x18\f \x01(\tR\x11surroundingsError\"k\n" +
+	"\x10IpvsLinkVolatile\x12\x18\n" +
+	"\asockets\x18\x01 \x01(\x04R\asockets\x12=\n" +
+	"\x0esocket_samples\x18\x02 \x03(\v2\x16.offramp.v1.HostSocketR\rsocketSamples\"V\n" +
 	"\n" +
 	"HostSocket\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\tR\bprotocol\x12\x14\n" +
@@ -4848,7 +4904,7 @@ func file_offramp_v1_facts_proto_rawDescGZIP() []byte {
 }
 
 var file_offramp_v1_facts_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_offramp_v1_facts_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_offramp_v1_facts_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_offramp_v1_facts_proto_goTypes = []any{
 	(SectionKind)(0),              // 0: offramp.v1.SectionKind
 	(SectionState)(0),             // 1: offramp.v1.SectionState
@@ -4878,32 +4934,33 @@ var file_offramp_v1_facts_proto_goTypes = []any{
 	(*IpvsVolatile)(nil),          // 25: offramp.v1.IpvsVolatile
 	(*NodePortTraffic)(nil),       // 26: offramp.v1.NodePortTraffic
 	(*IpvsLinkFacts)(nil),         // 27: offramp.v1.IpvsLinkFacts
-	(*HostSocket)(nil),            // 28: offramp.v1.HostSocket
-	(*IpsetsFacts)(nil),           // 29: offramp.v1.IpsetsFacts
-	(*Ipset)(nil),                 // 30: offramp.v1.Ipset
-	(*SetHolder)(nil),             // 31: offramp.v1.SetHolder
-	(*IptablesFacts)(nil),         // 32: offramp.v1.IptablesFacts
-	(*IptablesTable)(nil),         // 33: offramp.v1.IptablesTable
-	(*ChainCount)(nil),            // 34: offramp.v1.ChainCount
-	(*ForeignReference)(nil),      // 35: offramp.v1.ForeignReference
-	(*NftablesFacts)(nil),         // 36: offramp.v1.NftablesFacts
-	(*NftTable)(nil),              // 37: offramp.v1.NftTable
-	(*NftBaseChain)(nil),          // 38: offramp.v1.NftBaseChain
-	(*NftSet)(nil),                // 39: offramp.v1.NftSet
-	(*NftablesVolatile)(nil),      // 40: offramp.v1.NftablesVolatile
-	(*SysctlsFacts)(nil),          // 41: offramp.v1.SysctlsFacts
-	(*Sysctl)(nil),                // 42: offramp.v1.Sysctl
-	(*AddressesFacts)(nil),        // 43: offramp.v1.AddressesFacts
-	(*NodeAddress)(nil),           // 44: offramp.v1.NodeAddress
-	(*HistoryFacts)(nil),          // 45: offramp.v1.HistoryFacts
-	(*ModeChange)(nil),            // 46: offramp.v1.ModeChange
-	(*HostFacts)(nil),             // 47: offramp.v1.HostFacts
-	(*HostVolatile)(nil),          // 48: offramp.v1.HostVolatile
-	(*KernelFeature)(nil),         // 49: offramp.v1.KernelFeature
-	(*HostProgram)(nil),           // 50: offramp.v1.HostProgram
-	(*HostFile)(nil),              // 51: offramp.v1.HostFile
-	(*timestamppb.Timestamp)(nil), // 52: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
+	(*IpvsLinkVolatile)(nil),      // 28: offramp.v1.IpvsLinkVolatile
+	(*HostSocket)(nil),            // 29: offramp.v1.HostSocket
+	(*IpsetsFacts)(nil),           // 30: offramp.v1.IpsetsFacts
+	(*Ipset)(nil),                 // 31: offramp.v1.Ipset
+	(*SetHolder)(nil),             // 32: offramp.v1.SetHolder
+	(*IptablesFacts)(nil),         // 33: offramp.v1.IptablesFacts
+	(*IptablesTable)(nil),         // 34: offramp.v1.IptablesTable
+	(*ChainCount)(nil),            // 35: offramp.v1.ChainCount
+	(*ForeignReference)(nil),      // 36: offramp.v1.ForeignReference
+	(*NftablesFacts)(nil),         // 37: offramp.v1.NftablesFacts
+	(*NftTable)(nil),              // 38: offramp.v1.NftTable
+	(*NftBaseChain)(nil),          // 39: offramp.v1.NftBaseChain
+	(*NftSet)(nil),                // 40: offramp.v1.NftSet
+	(*NftablesVolatile)(nil),      // 41: offramp.v1.NftablesVolatile
+	(*SysctlsFacts)(nil),          // 42: offramp.v1.SysctlsFacts
+	(*Sysctl)(nil),                // 43: offramp.v1.Sysctl
+	(*AddressesFacts)(nil),        // 44: offramp.v1.AddressesFacts
+	(*NodeAddress)(nil),           // 45: offramp.v1.NodeAddress
+	(*HistoryFacts)(nil),          // 46: offramp.v1.HistoryFacts
+	(*ModeChange)(nil),            // 47: offramp.v1.ModeChange
+	(*HostFacts)(nil),             // 48: offramp.v1.HostFacts
+	(*HostVolatile)(nil),          // 49: offramp.v1.HostVolatile
+	(*KernelFeature)(nil),         // 50: offramp.v1.KernelFeature
+	(*HostProgram)(nil),           // 51: offramp.v1.HostProgram
+	(*HostFile)(nil),              // 52: offramp.v1.HostFile
+	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 54: google.protobuf.Duration
 }
 var file_offramp_v1_facts_proto_depIdxs = []int32{
 	8,  // 0: offramp.v1.NodeFacts.sections:type_name -> offramp.v1.Section
@@ -4915,82 +4972,83 @@ var file_offramp_v1_facts_proto_depIdxs = []int32{
 	14, // 6: offramp.v1.SectionStable.kube_proxy:type_name -> offramp.v1.KubeProxyFacts
 	22, // 7: offramp.v1.SectionStable.ipvs:type_name -> offramp.v1.IpvsFacts
 	27, // 8: offramp.v1.SectionStable.ipvs_link:type_name -> offramp.v1.IpvsLinkFacts
-	29, // 9: offramp.v1.SectionStable.ipsets:type_name -> offramp.v1.IpsetsFacts
-	32, // 10: offramp.v1.SectionStable.iptables:type_name -> offramp.v1.IptablesFacts
-	36, // 11: offramp.v1.SectionStable.nftables:type_name -> offramp.v1.NftablesFacts
-	41, // 12: offramp.v1.SectionStable.sysctls:type_name -> offramp.v1.SysctlsFacts
-	43, // 13: offramp.v1.SectionStable.addresses:type_name -> offramp.v1.AddressesFacts
-	45, // 14: offramp.v1.SectionStable.history:type_name -> offramp.v1.HistoryFacts
-	47, // 15: offramp.v1.SectionStable.host:type_name -> offramp.v1.HostFacts
-	52, // 16: offramp.v1.SectionVolatile.read_at:type_name -> google.protobuf.Timestamp
-	53, // 17: offramp.v1.SectionVolatile.read_took:type_name -> google.protobuf.Duration
+	30, // 9: offramp.v1.SectionStable.ipsets:type_name -> offramp.v1.IpsetsFacts
+	33, // 10: offramp.v1.SectionStable.iptables:type_name -> offramp.v1.IptablesFacts
+	37, // 11: offramp.v1.SectionStable.nftables:type_name -> offramp.v1.NftablesFacts
+	42, // 12: offramp.v1.SectionStable.sysctls:type_name -> offramp.v1.SysctlsFacts
+	44, // 13: offramp.v1.SectionStable.addresses:type_name -> offramp.v1.AddressesFacts
+	46, // 14: offramp.v1.SectionStable.history:type_name -> offramp.v1.HistoryFacts
+	48, // 15: offramp.v1.SectionStable.host:type_name -> offramp.v1.HostFacts
+	53, // 16: offramp.v1.SectionVolatile.read_at:type_name -> google.protobuf.Timestamp
+	54, // 17: offramp.v1.SectionVolatile.read_took:type_name -> google.protobuf.Duration
 	13, // 18: offramp.v1.SectionVolatile.kernel:type_name -> offramp.v1.KernelVolatile
 	19, // 19: offramp.v1.SectionVolatile.kube_proxy:type_name -> offramp.v1.KubeProxyVolatile
 	25, // 20: offramp.v1.SectionVolatile.ipvs:type_name -> offramp.v1.IpvsVolatile
-	40, // 21: offramp.v1.SectionVolatile.nftables:type_name -> offramp.v1.NftablesVolatile
-	48, // 22: offramp.v1.SectionVolatile.host:type_name -> offramp.v1.HostVolatile
-	5,  // 23: offramp.v1.ListDigest.name:type_name -> offramp.v1.ListName
-	52, // 24: offramp.v1.KernelVolatile.booted_at:type_name -> google.protobuf.Timestamp
-	3,  // 25: offramp.v1.KubeProxyFacts.configured_mode:type_name -> offramp.v1.ProxyMode
-	4,  // 26: offramp.v1.KubeProxyFacts.configured_mode_origin:type_name -> offramp.v1.ModeOrigin
-	3,  // 27: offramp.v1.KubeProxyFacts.running_mode:type_name -> offramp.v1.ProxyMode
-	17, // 28: offramp.v1.KubeProxyFacts.processes:type_name -> offramp.v1.KubeProxyProcess
-	18, // 29: offramp.v1.KubeProxyFacts.endpoints:type_name -> offramp.v1.KubeProxyEndpoint
-	2,  // 30: offramp.v1.KubeProxyFacts.families:type_name -> offramp.v1.AddressFamily
-	15, // 31: offramp.v1.KubeProxyFacts.settings:type_name -> offramp.v1.KubeProxySettings
-	16, // 32: offramp.v1.KubeProxyFacts.files:type_name -> offramp.v1.KubeProxyFile
-	3,  // 33: offramp.v1.KubeProxyFile.mode:type_name -> offramp.v1.ProxyMode
-	4,  // 34: offramp.v1.KubeProxyFile.mode_origin:type_name -> offramp.v1.ModeOrigin
-	20, // 35: offramp.v1.KubeProxyVolatile.syncs:type_name -> offramp.v1.FamilySync
-	52, // 36: offramp.v1.KubeProxyVolatile.started_at:type_name -> google.protobuf.Timestamp
-	53, // 37: offramp.v1.KubeProxyVolatile.mean_sync_duration:type_name -> google.protobuf.Duration
-	2,  // 38: offramp.v1.FamilySync.family:type_name -> offramp.v1.AddressFamily
-	52, // 39: offramp.v1.FamilySync.last_sync:type_name -> google.protobuf.Timestamp
-	52, // 40: offramp.v1.FamilySync.last_queued:type_name -> google.protobuf.Timestamp
-	23, // 41: offramp.v1.IpvsFacts.schedulers:type_name -> offramp.v1.SchedulerCount
-	21, // 42: offramp.v1.IpvsFacts.owners:type_name -> offramp.v1.OwnerCount
-	24, // 43: offramp.v1.IpvsFacts.samples:type_name -> offramp.v1.VirtualServer
-	11, // 44: offramp.v1.IpvsFacts.list:type_name -> offramp.v1.ListDigest
-	26, // 45: offramp.v1.IpvsVolatile.node_ports:type_name -> offramp.v1.NodePortTraffic
-	11, // 46: offramp.v1.IpvsLinkFacts.list:type_name -> offramp.v1.ListDigest
-	28, // 47: offramp.v1.IpvsLinkFacts.socket_samples:type_name -> offramp.v1.HostSocket
-	28, // 48: offramp.v1.IpvsLinkFacts.wildcard_listeners:type_name -> offramp.v1.HostSocket
-	21, // 49: offramp.v1.IpsetsFacts.owners:type_name -> offramp.v1.OwnerCount
-	30, // 50: offramp.v1.IpsetsFacts.samples:type_name -> offramp.v1.Ipset
-	2,  // 51: offramp.v1.Ipset.family:type_name -> offramp.v1.AddressFamily
-	31, // 52: offramp.v1.Ipset.holders:type_name -> offramp.v1.SetHolder
-	0,  // 53: offramp.v1.SetHolder.section:type_name -> offramp.v1.SectionKind
-	33, // 54: offramp.v1.IptablesFacts.tables:type_name -> offramp.v1.IptablesTable
-	34, // 55: offramp.v1.IptablesFacts.owners:type_name -> offramp.v1.ChainCount
-	3,  // 56: offramp.v1.IptablesFacts.shared_chains_mode:type_name -> offramp.v1.ProxyMode
-	35, // 57: offramp.v1.IptablesFacts.foreign_references:type_name -> offramp.v1.ForeignReference
-	35, // 58: offramp.v1.IptablesFacts.foreign_set_matches:type_name -> offramp.v1.ForeignReference
-	35, // 59: offramp.v1.IptablesFacts.foreign_marks:type_name -> offramp.v1.ForeignReference
-	21, // 60: offramp.v1.NftablesFacts.owners:type_name -> offramp.v1.OwnerCount
-	37, // 61: offramp.v1.NftablesFacts.samples:type_name -> offramp.v1.NftTable
-	11, // 62: offramp.v1.NftablesFacts.list:type_name -> offramp.v1.ListDigest
-	38, // 63: offramp.v1.NftTable.base_chains:type_name -> offramp.v1.NftBaseChain
-	39, // 64: offramp.v1.NftTable.set_samples:type_name -> offramp.v1.NftSet
-	42, // 65: offramp.v1.SysctlsFacts.values:type_name -> offramp.v1.Sysctl
-	1,  // 66: offramp.v1.Sysctl.state:type_name -> offramp.v1.SectionState
-	44, // 67: offramp.v1.AddressesFacts.samples:type_name -> offramp.v1.NodeAddress
-	52, // 68: offramp.v1.HistoryFacts.since:type_name -> google.protobuf.Timestamp
-	46, // 69: offramp.v1.HistoryFacts.mode_changes:type_name -> offramp.v1.ModeChange
-	52, // 70: offramp.v1.HistoryFacts.no_kube_proxy_since:type_name -> google.protobuf.Timestamp
-	52, // 71: offramp.v1.ModeChange.at:type_name -> google.protobuf.Timestamp
-	3,  // 72: offramp.v1.ModeChange.from:type_name -> offramp.v1.ProxyMode
-	3,  // 73: offramp.v1.ModeChange.to:type_name -> offramp.v1.ProxyMode
-	49, // 74: offramp.v1.HostFacts.features:type_name -> offramp.v1.KernelFeature
-	50, // 75: offramp.v1.HostFacts.programs:type_name -> offramp.v1.HostProgram
-	21, // 76: offramp.v1.HostFacts.accounting_objects:type_name -> offramp.v1.OwnerCount
-	51, // 77: offramp.v1.HostFacts.files:type_name -> offramp.v1.HostFile
-	6,  // 78: offramp.v1.KernelFeature.state:type_name -> offramp.v1.FeatureState
-	3,  // 79: offramp.v1.KernelFeature.needed_by:type_name -> offramp.v1.ProxyMode
-	80, // [80:80] is the sub-list for method output_type
-	80, // [80:80] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	28, // 21: offramp.v1.SectionVolatile.ipvs_link:type_name -> offramp.v1.IpvsLinkVolatile
+	41, // 22: offramp.v1.SectionVolatile.nftables:type_name -> offramp.v1.NftablesVolatile
+	49, // 23: offramp.v1.SectionVolatile.host:type_name -> offramp.v1.HostVolatile
+	5,  // 24: offramp.v1.ListDigest.name:type_name -> offramp.v1.ListName
+	53, // 25: offramp.v1.KernelVolatile.booted_at:type_name -> google.protobuf.Timestamp
+	3,  // 26: offramp.v1.KubeProxyFacts.configured_mode:type_name -> offramp.v1.ProxyMode
+	4,  // 27: offramp.v1.KubeProxyFacts.configured_mode_origin:type_name -> offramp.v1.ModeOrigin
+	3,  // 28: offramp.v1.KubeProxyFacts.running_mode:type_name -> offramp.v1.ProxyMode
+	17, // 29: offramp.v1.KubeProxyFacts.processes:type_name -> offramp.v1.KubeProxyProcess
+	18, // 30: offramp.v1.KubeProxyFacts.endpoints:type_name -> offramp.v1.KubeProxyEndpoint
+	2,  // 31: offramp.v1.KubeProxyFacts.families:type_name -> offramp.v1.AddressFamily
+	15, // 32: offramp.v1.KubeProxyFacts.settings:type_name -> offramp.v1.KubeProxySettings
+	16, // 33: offramp.v1.KubeProxyFacts.files:type_name -> offramp.v1.KubeProxyFile
+	3,  // 34: offramp.v1.KubeProxyFile.mode:type_name -> offramp.v1.ProxyMode
+	4,  // 35: offramp.v1.KubeProxyFile.mode_origin:type_name -> offramp.v1.ModeOrigin
+	20, // 36: offramp.v1.KubeProxyVolatile.syncs:type_name -> offramp.v1.FamilySync
+	53, // 37: offramp.v1.KubeProxyVolatile.started_at:type_name -> google.protobuf.Timestamp
+	54, // 38: offramp.v1.KubeProxyVolatile.mean_sync_duration:type_name -> google.protobuf.Duration
+	2,  // 39: offramp.v1.FamilySync.family:type_name -> offramp.v1.AddressFamily
+	53, // 40: offramp.v1.FamilySync.last_sync:type_name -> google.protobuf.Timestamp
+	53, // 41: offramp.v1.FamilySync.last_queued:type_name -> google.protobuf.Timestamp
+	23, // 42: offramp.v1.IpvsFacts.schedulers:type_name -> offramp.v1.SchedulerCount
+	21, // 43: offramp.v1.IpvsFacts.owners:type_name -> offramp.v1.OwnerCount
+	24, // 44: offramp.v1.IpvsFacts.samples:type_name -> offramp.v1.VirtualServer
+	11, // 45: offramp.v1.IpvsFacts.list:type_name -> offramp.v1.ListDigest
+	26, // 46: offramp.v1.IpvsVolatile.node_ports:type_name -> offramp.v1.NodePortTraffic
+	11, // 47: offramp.v1.IpvsLinkFacts.list:type_name -> offramp.v1.ListDigest
+	29, // 48: offramp.v1.IpvsLinkFacts.wildcard_listeners:type_name -> offramp.v1.HostSocket
+	29, // 49: offramp.v1.IpvsLinkVolatile.socket_samples:type_name -> offramp.v1.HostSocket
+	21, // 50: offramp.v1.IpsetsFacts.owners:type_name -> offramp.v1.OwnerCount
+	31, // 51: offramp.v1.IpsetsFacts.samples:type_name -> offramp.v1.Ipset
+	2,  // 52: offramp.v1.Ipset.family:type_name -> offramp.v1.AddressFamily
+	32, // 53: offramp.v1.Ipset.holders:type_name -> offramp.v1.SetHolder
+	0,  // 54: offramp.v1.SetHolder.section:type_name -> offramp.v1.SectionKind
+	34, // 55: offramp.v1.IptablesFacts.tables:type_name -> offramp.v1.IptablesTable
+	35, // 56: offramp.v1.IptablesFacts.owners:type_name -> offramp.v1.ChainCount
+	3,  // 57: offramp.v1.IptablesFacts.shared_chains_mode:type_name -> offramp.v1.ProxyMode
+	36, // 58: offramp.v1.IptablesFacts.foreign_references:type_name -> offramp.v1.ForeignReference
+	36, // 59: offramp.v1.IptablesFacts.foreign_set_matches:type_name -> offramp.v1.ForeignReference
+	36, // 60: offramp.v1.IptablesFacts.foreign_marks:type_name -> offramp.v1.ForeignReference
+	21, // 61: offramp.v1.NftablesFacts.owners:type_name -> offramp.v1.OwnerCount
+	38, // 62: offramp.v1.NftablesFacts.samples:type_name -> offramp.v1.NftTable
+	11, // 63: offramp.v1.NftablesFacts.list:type_name -> offramp.v1.ListDigest
+	39, // 64: offramp.v1.NftTable.base_chains:type_name -> offramp.v1.NftBaseChain
+	40, // 65: offramp.v1.NftTable.set_samples:type_name -> offramp.v1.NftSet
+	43, // 66: offramp.v1.SysctlsFacts.values:type_name -> offramp.v1.Sysctl
+	1,  // 67: offramp.v1.Sysctl.state:type_name -> offramp.v1.SectionState
+	45, // 68: offramp.v1.AddressesFacts.samples:type_name -> offramp.v1.NodeAddress
+	53, // 69: offramp.v1.HistoryFacts.since:type_name -> google.protobuf.Timestamp
+	47, // 70: offramp.v1.HistoryFacts.mode_changes:type_name -> offramp.v1.ModeChange
+	53, // 71: offramp.v1.HistoryFacts.no_kube_proxy_since:type_name -> google.protobuf.Timestamp
+	53, // 72: offramp.v1.ModeChange.at:type_name -> google.protobuf.Timestamp
+	3,  // 73: offramp.v1.ModeChange.from:type_name -> offramp.v1.ProxyMode
+	3,  // 74: offramp.v1.ModeChange.to:type_name -> offramp.v1.ProxyMode
+	50, // 75: offramp.v1.HostFacts.features:type_name -> offramp.v1.KernelFeature
+	51, // 76: offramp.v1.HostFacts.programs:type_name -> offramp.v1.HostProgram
+	21, // 77: offramp.v1.HostFacts.accounting_objects:type_name -> offramp.v1.OwnerCount
+	52, // 78: offramp.v1.HostFacts.files:type_name -> offramp.v1.HostFile
+	6,  // 79: offramp.v1.KernelFeature.state:type_name -> offramp.v1.FeatureState
+	3,  // 80: offramp.v1.KernelFeature.needed_by:type_name -> offramp.v1.ProxyMode
+	81, // [81:81] is the sub-list for method output_type
+	81, // [81:81] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_offramp_v1_facts_proto_init() }
@@ -5015,18 +5073,19 @@ func file_offramp_v1_facts_proto_init() {
 		(*SectionVolatile_Kernel)(nil),
 		(*SectionVolatile_KubeProxy)(nil),
 		(*SectionVolatile_Ipvs)(nil),
+		(*SectionVolatile_IpvsLink)(nil),
 		(*SectionVolatile_Nftables)(nil),
 		(*SectionVolatile_Host)(nil),
 	}
 	file_offramp_v1_facts_proto_msgTypes[12].OneofWrappers = []any{}
-	file_offramp_v1_facts_proto_msgTypes[32].OneofWrappers = []any{}
+	file_offramp_v1_facts_proto_msgTypes[33].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offramp_v1_facts_proto_rawDesc), len(file_offramp_v1_facts_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   45,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
