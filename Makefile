@@ -61,7 +61,7 @@ test-unit: ## run what needs no VM: units, and kernel tests in network namespace
 	$(GO) test -race -timeout 15m $$($(GO) list ./... | grep -v /e2e)
 
 test-kernel: deps ## run the kernel tests of the agent inside VMs with the kernels of KERNELS
-	CGO_ENABLED=0 $(GO) test -count=1 -timeout 30m -exec "$(GO) run $(CURDIR)/e2e/lab/vmexec -kernel $(KERNELS)" ./agent/collect ./agent/cleanup
+	CGO_ENABLED=0 $(GO) test -count=1 -timeout 45m -exec "$(GO) run $(CURDIR)/e2e/lab/vmexec -kernel $(KERNELS)" ./agent/collect ./agent/cleanup
 
 test-e2e: deps build ## run the whole programs: lab, fleet under fire, no trace left, plans
 	$(GO) test -count=1 -p 1 -timeout 30m $$($(GO) list ./e2e/... | grep -v /e2e/cluster)
