@@ -60,8 +60,13 @@ test: deps test-unit test-kernel test-e2e ## run every test: units, kernels, who
 test-unit: ## run what needs no VM: units, and kernel tests in network namespaces (as root)
 	$(GO) test -race -timeout 15m $$($(GO) list ./... | grep -v /e2e)
 
+VMEXEC  := $(GO) run $(CURDIR)/e2e/lab/vmexec -kernel $(KERNELS)
+# The tests of a clean-up that need IPVS and kube-ipvs0; the others run in namespaces of the host.
+NEED_VM := TestConnections|TestSource|TestTheOrder|TestApplyAndRestore
+
 test-kernel: deps ## run the kernel tests of the agent inside VMs with the kernels of KERNELS
-	CGO_ENABLED=0 $(GO) test -count=1 -timeout 45m -exec "$(GO) run $(CURDIR)/e2e/lab/vmexec -kernel $(KERNELS)" ./agent/collect ./agent/cleanup
+	CGO_ENABLED=0 $(GO) test -count=1 -timeout 45m -exec "$(VMEXEC)" ./agent/collect
+	CGO_ENABLED=0 $(GO) test -count=1 -timeout 45m -exec "$(VMEXEC)" -run '$(NEED_VM)' ./agent/cleanup
 
 test-e2e: deps build ## run the whole programs: lab, fleet under fire, no trace left, plans
 	$(GO) test -count=1 -p 1 -timeout 30m $$($(GO) list ./e2e/... | grep -v /e2e/cluster)

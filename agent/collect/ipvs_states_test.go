@@ -77,14 +77,22 @@ func serveTCP(t *testing.T, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = listener.Close() })
+	done := make(chan struct{})
+	t.Cleanup(func() { _ = listener.Close(); <-done })
 	go func() {
+		defer close(done)
+		// A connection that nobody holds is closed by the garbage collector.
+		var held []net.Conn
 		for {
 			client, err := listener.Accept()
 			if err != nil {
-				return
+				break
 			}
+			held = append(held, client)
 			_, _ = client.Write([]byte("hello\n"))
+		}
+		for _, client := range held {
+			_ = client.Close()
 		}
 	}()
 }
