@@ -1,6 +1,8 @@
 package readiness
 
 import (
+	"slices"
+
 	"offramp.dev/offramp/internal/kubeproxy"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
@@ -23,7 +25,20 @@ func (n *node) leftovers() *offrampv1.Leftovers {
 	for _, owner := range n.nftables().GetOwners() {
 		tally.add(owner.GetOwner(), n.leftover(owner.GetOwner()), &tally.count.Tables, owner.GetCount())
 	}
+	tally.count.Undecided = tally.count.Undecided || n.leftoversUnread()
 	return tally.count
+}
+
+// leftoversUnread reports whether a section that could hold leftovers was not read.
+func (n *node) leftoversUnread() bool {
+	kinds := []offrampv1.SectionKind{
+		offrampv1.SectionKind_SECTION_KIND_IPVS, offrampv1.SectionKind_SECTION_KIND_IPVS_LINK,
+		offrampv1.SectionKind_SECTION_KIND_IPSETS, offrampv1.SectionKind_SECTION_KIND_NFTABLES,
+	}
+	for _, part := range backends() {
+		kinds = append(kinds, part.kind)
+	}
+	return slices.ContainsFunc(kinds, func(kind offrampv1.SectionKind) bool { return n.problems[kind] != "" })
 }
 
 func (n *node) linkLeftovers(tally *tally) {

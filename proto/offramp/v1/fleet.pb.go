@@ -376,7 +376,8 @@ type Leftovers struct {
 	Jumps  uint64 `protobuf:"varint,7,opt,name=jumps,proto3" json:"jumps,omitempty"`
 	// nftables tables of kube-proxy's.
 	Tables uint64 `protobuf:"varint,8,opt,name=tables,proto3" json:"tables,omitempty"`
-	// True when artefacts of kube-proxy's are there of which it could not be told whether the running mode uses them.
+	// True when artefacts of kube-proxy's are there of which it could not be told whether the running mode uses them, or when
+	// a section that could hold some was not read.
 	Undecided     bool `protobuf:"varint,9,opt,name=undecided,proto3" json:"undecided,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
