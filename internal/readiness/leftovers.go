@@ -35,10 +35,16 @@ func (n *node) leftoversUnread() bool {
 		offrampv1.SectionKind_SECTION_KIND_IPVS, offrampv1.SectionKind_SECTION_KIND_IPVS_LINK,
 		offrampv1.SectionKind_SECTION_KIND_IPSETS, offrampv1.SectionKind_SECTION_KIND_NFTABLES,
 	}
-	for _, part := range backends() {
-		kinds = append(kinds, part.kind)
+	unread := func(kind offrampv1.SectionKind) bool { return n.problems[kind] != "" }
+	if slices.ContainsFunc(kinds, unread) {
+		return true
 	}
-	return slices.ContainsFunc(kinds, func(kind offrampv1.SectionKind) bool { return n.problems[kind] != "" })
+	for _, part := range backends() {
+		if unread(part.kind) {
+			return true
+		}
+	}
+	return false
 }
 
 func (n *node) linkLeftovers(tally *tally) {
