@@ -3,7 +3,10 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+
+	"google.golang.org/protobuf/proto"
 
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
@@ -93,8 +96,15 @@ func (c *conversation) refuse(ctx context.Context, order *offrampv1.Order) error
 		return nil
 	}
 	c.log.Warn("an order was refused", "order", order.GetId(), "kind", order.GetKind().String(), "caller", order.GetCaller())
-	return c.put(ctx, &offrampv1.ConnectRequest{Message: &offrampv1.ConnectRequest_OrderResult{OrderResult: &offrampv1.OrderResult{
-		Id: order.GetId(), Outcome: offrampv1.OrderOutcome_ORDER_OUTCOME_REFUSED, Message: "this agent takes no orders",
+	result, err := proto.Marshal(&offrampv1.OrderResult{
+		Id: order.GetId(), Kind: order.GetKind(), Node: c.config.Node,
+		Outcome: offrampv1.OrderOutcome_ORDER_OUTCOME_REFUSED, Message: "this agent takes no orders",
+	})
+	if err != nil {
+		return fmt.Errorf("encode the answer to order %s: %w", order.GetId(), err)
+	}
+	return c.put(ctx, &offrampv1.ConnectRequest{Message: &offrampv1.ConnectRequest_OrderUpdate{OrderUpdate: &offrampv1.OrderUpdate{
+		Id: order.GetId(), Update: &offrampv1.OrderUpdate_Result{Result: &offrampv1.OrderResultPart{Data: result, Last: true}},
 	}}})
 }
 

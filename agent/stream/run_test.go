@@ -223,7 +223,7 @@ func TestOrdersAreRefusedOnce(t *testing.T) {
 	c.send(order("first"))
 	c.send(order("second"))
 	for _, want := range []string{"first", "second"} {
-		got := c.recv().GetOrderResult()
+		got := orderResult(t, c.recv())
 		if got.GetId() != want || got.GetOutcome() != v1.OrderOutcome_ORDER_OUTCOME_REFUSED || got.GetMessage() != "this agent takes no orders" {
 			t.Errorf("got %v, want %s refused", got, want)
 		}
@@ -235,9 +235,20 @@ func TestOrdersAreRefusedOnce(t *testing.T) {
 	c.recvReport()
 	c.send(order("second"))
 	c.send(order("third"))
-	if got := c.recv().GetOrderResult().GetId(); got != "third" {
+	if got := orderResult(t, c.recv()).GetId(); got != "third" {
 		t.Errorf("answered %q", got)
 	}
+}
+
+// orderResult decodes an answer to an order that came in one part.
+func orderResult(t *testing.T, message *v1.ConnectRequest) *v1.OrderResult {
+	t.Helper()
+	result := &v1.OrderResult{}
+	part := message.GetOrderUpdate().GetResult()
+	if err := proto.Unmarshal(part.GetData(), result); err != nil || !part.GetLast() {
+		t.Fatalf("%v is no whole result: %v", message, err)
+	}
+	return result
 }
 
 func TestListsAreSentInParts(t *testing.T) {

@@ -120,8 +120,8 @@ func (a *agents) handle(l *link, session *fleet.Session, message *offrampv1.Conn
 		return a.heartbeat(session, body.Heartbeat)
 	case *offrampv1.ConnectRequest_DetailPart:
 		return l.details.take(body.DetailPart)
-	case *offrampv1.ConnectRequest_OrderResult:
-		return a.orderResult(l, body.OrderResult)
+	case *offrampv1.ConnectRequest_OrderUpdate:
+		return a.orderUpdate(l, body.OrderUpdate)
 	case *offrampv1.ConnectRequest_Hello:
 		return outOfOrder("a second Hello")
 	default:
@@ -138,12 +138,12 @@ func (a *agents) heartbeat(session *fleet.Session, heartbeat *offrampv1.Heartbea
 	return session.Heartbeat(heartbeat)
 }
 
-// orderResult notes an answer. This aggregator gives no orders; an answer to another's may still come with a reconnect.
-func (a *agents) orderResult(l *link, result *offrampv1.OrderResult) error {
-	if result.GetId() == "" || len(result.GetId()) > maxOrderID || len(result.GetMessage()) > maxOrderMessage {
-		return errors.New("an order result without an id, or longer than may be")
+// orderUpdate notes an answer. This aggregator gives no orders; an answer to another's may still come with a reconnect.
+func (a *agents) orderUpdate(l *link, update *offrampv1.OrderUpdate) error {
+	if update.GetId() == "" || len(update.GetId()) > maxOrderID || len(update.GetResult().GetData()) > maxPart {
+		return errors.New("an update of an order without an id, or longer than may be")
 	}
-	a.log.Info("order result", "node", l.node, "order", result.GetId(), "outcome", result.GetOutcome().String())
+	a.log.Info("order update", "node", l.node, "order", update.GetId())
 	return nil
 }
 
@@ -172,8 +172,8 @@ func name(message *offrampv1.ConnectRequest) string {
 		return "Heartbeat"
 	case *offrampv1.ConnectRequest_DetailPart:
 		return "DetailPart"
-	case *offrampv1.ConnectRequest_OrderResult:
-		return "OrderResult"
+	case *offrampv1.ConnectRequest_OrderUpdate:
+		return "OrderUpdate"
 	default:
 		return "an unknown message"
 	}

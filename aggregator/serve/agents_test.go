@@ -77,7 +77,7 @@ func TestWrongMessages(t *testing.T) {
 		"first message over 1 MiB":   {[]*v1.ConnectRequest{report(&v1.SectionReport{Kind: sets, Stable: noise})}, exhausted},
 		"heartbeat without kind":     {[]*v1.ConnectRequest{hello("a"), report(), {Message: &v1.ConnectRequest_Heartbeat{Heartbeat: &v1.Heartbeat{Sections: []*v1.SectionHeartbeat{{}}}}}}, invalid},
 		"heartbeat, impossible time": {[]*v1.ConnectRequest{hello("a"), report(), {Message: &v1.ConnectRequest_Heartbeat{Heartbeat: &v1.Heartbeat{Now: &timestamppb.Timestamp{Seconds: 1 << 60}}}}}, invalid},
-		"order result without id":    {[]*v1.ConnectRequest{hello("a"), report(), {Message: &v1.ConnectRequest_OrderResult{OrderResult: &v1.OrderResult{}}}}, invalid},
+		"order update without id":    {[]*v1.ConnectRequest{hello("a"), report(), {Message: &v1.ConnectRequest_OrderUpdate{OrderUpdate: &v1.OrderUpdate{}}}}, invalid},
 	}
 	l := startLab(t, short(), nil)
 	bystander := l.report("bystander", kernelSection("6.1.0"))

@@ -19,7 +19,7 @@ func FuzzAgentMessage(f *testing.F) {
 	for _, message := range []*v1.ConnectRequest{
 		hello("a"), report(), report(setsSection(3), kernelSection("6.1.0")), heartbeat(), {},
 		{Message: &v1.ConnectRequest_DetailPart{DetailPart: &v1.DetailPart{Id: 1, Items: []string{"x"}, Last: true}}},
-		{Message: &v1.ConnectRequest_OrderResult{OrderResult: &v1.OrderResult{Id: "x"}}},
+		{Message: &v1.ConnectRequest_OrderUpdate{OrderUpdate: &v1.OrderUpdate{Id: "x"}}},
 	} {
 		encoded, err := proto.Marshal(message)
 		if err != nil {

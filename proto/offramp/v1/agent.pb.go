@@ -23,171 +23,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// OrderKind is what a node is told to do.
-type OrderKind int32
-
-const (
-	OrderKind_ORDER_KIND_UNSPECIFIED OrderKind = 0
-	OrderKind_ORDER_KIND_PLAN        OrderKind = 1
-	OrderKind_ORDER_KIND_APPLY       OrderKind = 2
-	OrderKind_ORDER_KIND_RESTORE     OrderKind = 3
-)
-
-// Enum value maps for OrderKind.
-var (
-	OrderKind_name = map[int32]string{
-		0: "ORDER_KIND_UNSPECIFIED",
-		1: "ORDER_KIND_PLAN",
-		2: "ORDER_KIND_APPLY",
-		3: "ORDER_KIND_RESTORE",
-	}
-	OrderKind_value = map[string]int32{
-		"ORDER_KIND_UNSPECIFIED": 0,
-		"ORDER_KIND_PLAN":        1,
-		"ORDER_KIND_APPLY":       2,
-		"ORDER_KIND_RESTORE":     3,
-	}
-)
-
-func (x OrderKind) Enum() *OrderKind {
-	p := new(OrderKind)
-	*p = x
-	return p
-}
-
-func (x OrderKind) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (OrderKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_offramp_v1_agent_proto_enumTypes[0].Descriptor()
-}
-
-func (OrderKind) Type() protoreflect.EnumType {
-	return &file_offramp_v1_agent_proto_enumTypes[0]
-}
-
-func (x OrderKind) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use OrderKind.Descriptor instead.
-func (OrderKind) EnumDescriptor() ([]byte, []int) {
-	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{0}
-}
-
-// Target is where a node is going.
-type Target int32
-
-const (
-	Target_TARGET_UNSPECIFIED Target = 0
-	Target_TARGET_NFTABLES    Target = 1
-	Target_TARGET_IPTABLES    Target = 2
-	// An eBPF CNI takes over, or the node left its cluster.
-	Target_TARGET_NONE Target = 3
-	// Roll-back.
-	Target_TARGET_IPVS Target = 4
-)
-
-// Enum value maps for Target.
-var (
-	Target_name = map[int32]string{
-		0: "TARGET_UNSPECIFIED",
-		1: "TARGET_NFTABLES",
-		2: "TARGET_IPTABLES",
-		3: "TARGET_NONE",
-		4: "TARGET_IPVS",
-	}
-	Target_value = map[string]int32{
-		"TARGET_UNSPECIFIED": 0,
-		"TARGET_NFTABLES":    1,
-		"TARGET_IPTABLES":    2,
-		"TARGET_NONE":        3,
-		"TARGET_IPVS":        4,
-	}
-)
-
-func (x Target) Enum() *Target {
-	p := new(Target)
-	*p = x
-	return p
-}
-
-func (x Target) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Target) Descriptor() protoreflect.EnumDescriptor {
-	return file_offramp_v1_agent_proto_enumTypes[1].Descriptor()
-}
-
-func (Target) Type() protoreflect.EnumType {
-	return &file_offramp_v1_agent_proto_enumTypes[1]
-}
-
-func (x Target) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Target.Descriptor instead.
-func (Target) EnumDescriptor() ([]byte, []int) {
-	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{1}
-}
-
-// OrderOutcome is how an order ended.
-type OrderOutcome int32
-
-const (
-	OrderOutcome_ORDER_OUTCOME_UNSPECIFIED OrderOutcome = 0
-	OrderOutcome_ORDER_OUTCOME_DONE        OrderOutcome = 1
-	// By the agent's own settings or guards; nothing was changed.
-	OrderOutcome_ORDER_OUTCOME_REFUSED OrderOutcome = 2
-	OrderOutcome_ORDER_OUTCOME_FAILED  OrderOutcome = 3
-)
-
-// Enum value maps for OrderOutcome.
-var (
-	OrderOutcome_name = map[int32]string{
-		0: "ORDER_OUTCOME_UNSPECIFIED",
-		1: "ORDER_OUTCOME_DONE",
-		2: "ORDER_OUTCOME_REFUSED",
-		3: "ORDER_OUTCOME_FAILED",
-	}
-	OrderOutcome_value = map[string]int32{
-		"ORDER_OUTCOME_UNSPECIFIED": 0,
-		"ORDER_OUTCOME_DONE":        1,
-		"ORDER_OUTCOME_REFUSED":     2,
-		"ORDER_OUTCOME_FAILED":      3,
-	}
-)
-
-func (x OrderOutcome) Enum() *OrderOutcome {
-	p := new(OrderOutcome)
-	*p = x
-	return p
-}
-
-func (x OrderOutcome) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (OrderOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_offramp_v1_agent_proto_enumTypes[2].Descriptor()
-}
-
-func (OrderOutcome) Type() protoreflect.EnumType {
-	return &file_offramp_v1_agent_proto_enumTypes[2]
-}
-
-func (x OrderOutcome) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use OrderOutcome.Descriptor instead.
-func (OrderOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{2}
-}
-
 // ConnectRequest is a message from an agent. At most 1 MiB.
 type ConnectRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -197,7 +32,7 @@ type ConnectRequest struct {
 	//	*ConnectRequest_Report
 	//	*ConnectRequest_Heartbeat
 	//	*ConnectRequest_DetailPart
-	//	*ConnectRequest_OrderResult
+	//	*ConnectRequest_OrderUpdate
 	Message       isConnectRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -276,10 +111,10 @@ func (x *ConnectRequest) GetDetailPart() *DetailPart {
 	return nil
 }
 
-func (x *ConnectRequest) GetOrderResult() *OrderResult {
+func (x *ConnectRequest) GetOrderUpdate() *OrderUpdate {
 	if x != nil {
-		if x, ok := x.Message.(*ConnectRequest_OrderResult); ok {
-			return x.OrderResult
+		if x, ok := x.Message.(*ConnectRequest_OrderUpdate); ok {
+			return x.OrderUpdate
 		}
 	}
 	return nil
@@ -305,8 +140,8 @@ type ConnectRequest_DetailPart struct {
 	DetailPart *DetailPart `protobuf:"bytes,4,opt,name=detail_part,json=detailPart,proto3,oneof"`
 }
 
-type ConnectRequest_OrderResult struct {
-	OrderResult *OrderResult `protobuf:"bytes,5,opt,name=order_result,json=orderResult,proto3,oneof"`
+type ConnectRequest_OrderUpdate struct {
+	OrderUpdate *OrderUpdate `protobuf:"bytes,5,opt,name=order_update,json=orderUpdate,proto3,oneof"`
 }
 
 func (*ConnectRequest_Hello) isConnectRequest_Message() {}
@@ -317,7 +152,7 @@ func (*ConnectRequest_Heartbeat) isConnectRequest_Message() {}
 
 func (*ConnectRequest_DetailPart) isConnectRequest_Message() {}
 
-func (*ConnectRequest_OrderResult) isConnectRequest_Message() {}
+func (*ConnectRequest_OrderUpdate) isConnectRequest_Message() {}
 
 // ConnectResponse is a message to an agent. At most 1 MiB.
 type ConnectResponse struct {
@@ -327,6 +162,7 @@ type ConnectResponse struct {
 	//	*ConnectResponse_Welcome
 	//	*ConnectResponse_DetailRequest
 	//	*ConnectResponse_Order
+	//	*ConnectResponse_OrderAcknowledgement
 	Message       isConnectResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -396,6 +232,15 @@ func (x *ConnectResponse) GetOrder() *Order {
 	return nil
 }
 
+func (x *ConnectResponse) GetOrderAcknowledgement() *OrderAcknowledgement {
+	if x != nil {
+		if x, ok := x.Message.(*ConnectResponse_OrderAcknowledgement); ok {
+			return x.OrderAcknowledgement
+		}
+	}
+	return nil
+}
+
 type isConnectResponse_Message interface {
 	isConnectResponse_Message()
 }
@@ -412,11 +257,17 @@ type ConnectResponse_Order struct {
 	Order *Order `protobuf:"bytes,3,opt,name=order,proto3,oneof"`
 }
 
+type ConnectResponse_OrderAcknowledgement struct {
+	OrderAcknowledgement *OrderAcknowledgement `protobuf:"bytes,4,opt,name=order_acknowledgement,json=orderAcknowledgement,proto3,oneof"`
+}
+
 func (*ConnectResponse_Welcome) isConnectResponse_Message() {}
 
 func (*ConnectResponse_DetailRequest) isConnectResponse_Message() {}
 
 func (*ConnectResponse_Order) isConnectResponse_Message() {}
+
+func (*ConnectResponse_OrderAcknowledgement) isConnectResponse_Message() {}
 
 // Hello is the first message of a stream.
 type Hello struct {
@@ -1164,175 +1015,25 @@ func (x *DetailPart) GetError() string {
 	return ""
 }
 
-// Order tells a node to do something. Agents decide by themselves whether they obey.
-type Order struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Chosen by the aggregator, unique for ever; a node answers an order once.
-	Id       string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Deadline *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// Who asked, as the aggregator knows it.
-	Caller string    `protobuf:"bytes,3,opt,name=caller,proto3" json:"caller,omitempty"`
-	Kind   OrderKind `protobuf:"varint,4,opt,name=kind,proto3,enum=offramp.v1.OrderKind" json:"kind,omitempty"`
-	// The way the node is going.
-	Target Target `protobuf:"varint,5,opt,name=target,proto3,enum=offramp.v1.Target" json:"target,omitempty"`
-	// Digest of the plan that is to be applied.
-	PlanDigest    []byte `protobuf:"bytes,6,opt,name=plan_digest,json=planDigest,proto3" json:"plan_digest,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Order) Reset() {
-	*x = Order{}
-	mi := &file_offramp_v1_agent_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Order) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Order) ProtoMessage() {}
-
-func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_agent_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Order.ProtoReflect.Descriptor instead.
-func (*Order) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *Order) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *Order) GetDeadline() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Deadline
-	}
-	return nil
-}
-
-func (x *Order) GetCaller() string {
-	if x != nil {
-		return x.Caller
-	}
-	return ""
-}
-
-func (x *Order) GetKind() OrderKind {
-	if x != nil {
-		return x.Kind
-	}
-	return OrderKind_ORDER_KIND_UNSPECIFIED
-}
-
-func (x *Order) GetTarget() Target {
-	if x != nil {
-		return x.Target
-	}
-	return Target_TARGET_UNSPECIFIED
-}
-
-func (x *Order) GetPlanDigest() []byte {
-	if x != nil {
-		return x.PlanDigest
-	}
-	return nil
-}
-
-// OrderResult is a node's answer to an Order.
-type OrderResult struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Outcome OrderOutcome           `protobuf:"varint,2,opt,name=outcome,proto3,enum=offramp.v1.OrderOutcome" json:"outcome,omitempty"`
-	// For people: what was done, or why not.
-	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *OrderResult) Reset() {
-	*x = OrderResult{}
-	mi := &file_offramp_v1_agent_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *OrderResult) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*OrderResult) ProtoMessage() {}
-
-func (x *OrderResult) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_agent_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OrderResult.ProtoReflect.Descriptor instead.
-func (*OrderResult) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *OrderResult) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *OrderResult) GetOutcome() OrderOutcome {
-	if x != nil {
-		return x.Outcome
-	}
-	return OrderOutcome_ORDER_OUTCOME_UNSPECIFIED
-}
-
-func (x *OrderResult) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
 var File_offramp_v1_agent_proto protoreflect.FileDescriptor
 
 const file_offramp_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"\x16offramp/v1/agent.proto\x12\n" +
-	"offramp.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16offramp/v1/facts.proto\"\xa4\x02\n" +
+	"offramp.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16offramp/v1/facts.proto\x1a\x16offramp/v1/order.proto\"\xa4\x02\n" +
 	"\x0eConnectRequest\x12)\n" +
 	"\x05hello\x18\x01 \x01(\v2\x11.offramp.v1.HelloH\x00R\x05hello\x12,\n" +
 	"\x06report\x18\x02 \x01(\v2\x12.offramp.v1.ReportH\x00R\x06report\x125\n" +
 	"\theartbeat\x18\x03 \x01(\v2\x15.offramp.v1.HeartbeatH\x00R\theartbeat\x129\n" +
 	"\vdetail_part\x18\x04 \x01(\v2\x16.offramp.v1.DetailPartH\x00R\n" +
 	"detailPart\x12<\n" +
-	"\forder_result\x18\x05 \x01(\v2\x17.offramp.v1.OrderResultH\x00R\vorderResultB\t\n" +
-	"\amessage\"\xbc\x01\n" +
+	"\forder_update\x18\x05 \x01(\v2\x17.offramp.v1.OrderUpdateH\x00R\vorderUpdateB\t\n" +
+	"\amessage\"\x95\x02\n" +
 	"\x0fConnectResponse\x12/\n" +
 	"\awelcome\x18\x01 \x01(\v2\x13.offramp.v1.WelcomeH\x00R\awelcome\x12B\n" +
 	"\x0edetail_request\x18\x02 \x01(\v2\x19.offramp.v1.DetailRequestH\x00R\rdetailRequest\x12)\n" +
-	"\x05order\x18\x03 \x01(\v2\x11.offramp.v1.OrderH\x00R\x05orderB\t\n" +
+	"\x05order\x18\x03 \x01(\v2\x11.offramp.v1.OrderH\x00R\x05order\x12W\n" +
+	"\x15order_acknowledgement\x18\x04 \x01(\v2 .offramp.v1.OrderAcknowledgementH\x00R\x14orderAcknowledgementB\t\n" +
 	"\amessage\"\x8a\x01\n" +
 	"\x05Hello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12#\n" +
@@ -1381,35 +1082,7 @@ const file_offramp_v1_agent_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05items\x18\x02 \x03(\tR\x05items\x12\x12\n" +
 	"\x04last\x18\x03 \x01(\bR\x04last\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"\xdf\x01\n" +
-	"\x05Order\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x126\n" +
-	"\bdeadline\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x16\n" +
-	"\x06caller\x18\x03 \x01(\tR\x06caller\x12)\n" +
-	"\x04kind\x18\x04 \x01(\x0e2\x15.offramp.v1.OrderKindR\x04kind\x12*\n" +
-	"\x06target\x18\x05 \x01(\x0e2\x12.offramp.v1.TargetR\x06target\x12\x1f\n" +
-	"\vplan_digest\x18\x06 \x01(\fR\n" +
-	"planDigest\"k\n" +
-	"\vOrderResult\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x122\n" +
-	"\aoutcome\x18\x02 \x01(\x0e2\x18.offramp.v1.OrderOutcomeR\aoutcome\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage*j\n" +
-	"\tOrderKind\x12\x1a\n" +
-	"\x16ORDER_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
-	"\x0fORDER_KIND_PLAN\x10\x01\x12\x14\n" +
-	"\x10ORDER_KIND_APPLY\x10\x02\x12\x16\n" +
-	"\x12ORDER_KIND_RESTORE\x10\x03*l\n" +
-	"\x06Target\x12\x16\n" +
-	"\x12TARGET_UNSPECIFIED\x10\x00\x12\x13\n" +
-	"\x0fTARGET_NFTABLES\x10\x01\x12\x13\n" +
-	"\x0fTARGET_IPTABLES\x10\x02\x12\x0f\n" +
-	"\vTARGET_NONE\x10\x03\x12\x0f\n" +
-	"\vTARGET_IPVS\x10\x04*z\n" +
-	"\fOrderOutcome\x12\x1d\n" +
-	"\x19ORDER_OUTCOME_UNSPECIFIED\x10\x00\x12\x16\n" +
-	"\x12ORDER_OUTCOME_DONE\x10\x01\x12\x19\n" +
-	"\x15ORDER_OUTCOME_REFUSED\x10\x02\x12\x18\n" +
-	"\x14ORDER_OUTCOME_FAILED\x10\x032V\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error2V\n" +
 	"\fAgentService\x12F\n" +
 	"\aConnect\x12\x1a.offramp.v1.ConnectRequest\x1a\x1b.offramp.v1.ConnectResponse(\x010\x01B0Z.offramp.dev/offramp/proto/offramp/v1;offrampv1b\x06proto3"
 
@@ -1425,68 +1098,62 @@ func file_offramp_v1_agent_proto_rawDescGZIP() []byte {
 	return file_offramp_v1_agent_proto_rawDescData
 }
 
-var file_offramp_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_offramp_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_offramp_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_offramp_v1_agent_proto_goTypes = []any{
-	(OrderKind)(0),                // 0: offramp.v1.OrderKind
-	(Target)(0),                   // 1: offramp.v1.Target
-	(OrderOutcome)(0),             // 2: offramp.v1.OrderOutcome
-	(*ConnectRequest)(nil),        // 3: offramp.v1.ConnectRequest
-	(*ConnectResponse)(nil),       // 4: offramp.v1.ConnectResponse
-	(*Hello)(nil),                 // 5: offramp.v1.Hello
-	(*Welcome)(nil),               // 6: offramp.v1.Welcome
-	(*SectionDigest)(nil),         // 7: offramp.v1.SectionDigest
-	(*Report)(nil),                // 8: offramp.v1.Report
-	(*SectionReport)(nil),         // 9: offramp.v1.SectionReport
-	(*Heartbeat)(nil),             // 10: offramp.v1.Heartbeat
-	(*SectionHeartbeat)(nil),      // 11: offramp.v1.SectionHeartbeat
-	(*DetailRequest)(nil),         // 12: offramp.v1.DetailRequest
-	(*ServiceQuery)(nil),          // 13: offramp.v1.ServiceQuery
-	(*ChainQuery)(nil),            // 14: offramp.v1.ChainQuery
-	(*DetailPart)(nil),            // 15: offramp.v1.DetailPart
-	(*Order)(nil),                 // 16: offramp.v1.Order
-	(*OrderResult)(nil),           // 17: offramp.v1.OrderResult
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
-	(SectionKind)(0),              // 20: offramp.v1.SectionKind
-	(*SectionVolatile)(nil),       // 21: offramp.v1.SectionVolatile
-	(*ListDigest)(nil),            // 22: offramp.v1.ListDigest
+	(*ConnectRequest)(nil),        // 0: offramp.v1.ConnectRequest
+	(*ConnectResponse)(nil),       // 1: offramp.v1.ConnectResponse
+	(*Hello)(nil),                 // 2: offramp.v1.Hello
+	(*Welcome)(nil),               // 3: offramp.v1.Welcome
+	(*SectionDigest)(nil),         // 4: offramp.v1.SectionDigest
+	(*Report)(nil),                // 5: offramp.v1.Report
+	(*SectionReport)(nil),         // 6: offramp.v1.SectionReport
+	(*Heartbeat)(nil),             // 7: offramp.v1.Heartbeat
+	(*SectionHeartbeat)(nil),      // 8: offramp.v1.SectionHeartbeat
+	(*DetailRequest)(nil),         // 9: offramp.v1.DetailRequest
+	(*ServiceQuery)(nil),          // 10: offramp.v1.ServiceQuery
+	(*ChainQuery)(nil),            // 11: offramp.v1.ChainQuery
+	(*DetailPart)(nil),            // 12: offramp.v1.DetailPart
+	(*OrderUpdate)(nil),           // 13: offramp.v1.OrderUpdate
+	(*Order)(nil),                 // 14: offramp.v1.Order
+	(*OrderAcknowledgement)(nil),  // 15: offramp.v1.OrderAcknowledgement
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
+	(SectionKind)(0),              // 18: offramp.v1.SectionKind
+	(*SectionVolatile)(nil),       // 19: offramp.v1.SectionVolatile
+	(*ListDigest)(nil),            // 20: offramp.v1.ListDigest
 }
 var file_offramp_v1_agent_proto_depIdxs = []int32{
-	5,  // 0: offramp.v1.ConnectRequest.hello:type_name -> offramp.v1.Hello
-	8,  // 1: offramp.v1.ConnectRequest.report:type_name -> offramp.v1.Report
-	10, // 2: offramp.v1.ConnectRequest.heartbeat:type_name -> offramp.v1.Heartbeat
-	15, // 3: offramp.v1.ConnectRequest.detail_part:type_name -> offramp.v1.DetailPart
-	17, // 4: offramp.v1.ConnectRequest.order_result:type_name -> offramp.v1.OrderResult
-	6,  // 5: offramp.v1.ConnectResponse.welcome:type_name -> offramp.v1.Welcome
-	12, // 6: offramp.v1.ConnectResponse.detail_request:type_name -> offramp.v1.DetailRequest
-	16, // 7: offramp.v1.ConnectResponse.order:type_name -> offramp.v1.Order
-	18, // 8: offramp.v1.Hello.now:type_name -> google.protobuf.Timestamp
-	7,  // 9: offramp.v1.Welcome.known:type_name -> offramp.v1.SectionDigest
-	19, // 10: offramp.v1.Welcome.heartbeat_interval:type_name -> google.protobuf.Duration
-	20, // 11: offramp.v1.SectionDigest.kind:type_name -> offramp.v1.SectionKind
-	9,  // 12: offramp.v1.Report.sections:type_name -> offramp.v1.SectionReport
-	20, // 13: offramp.v1.SectionReport.kind:type_name -> offramp.v1.SectionKind
-	21, // 14: offramp.v1.SectionReport.volatile:type_name -> offramp.v1.SectionVolatile
-	18, // 15: offramp.v1.Heartbeat.now:type_name -> google.protobuf.Timestamp
-	11, // 16: offramp.v1.Heartbeat.sections:type_name -> offramp.v1.SectionHeartbeat
-	20, // 17: offramp.v1.SectionHeartbeat.kind:type_name -> offramp.v1.SectionKind
-	21, // 18: offramp.v1.SectionHeartbeat.volatile:type_name -> offramp.v1.SectionVolatile
-	22, // 19: offramp.v1.DetailRequest.list:type_name -> offramp.v1.ListDigest
-	13, // 20: offramp.v1.DetailRequest.service:type_name -> offramp.v1.ServiceQuery
-	14, // 21: offramp.v1.DetailRequest.chain:type_name -> offramp.v1.ChainQuery
-	20, // 22: offramp.v1.ChainQuery.section:type_name -> offramp.v1.SectionKind
-	18, // 23: offramp.v1.Order.deadline:type_name -> google.protobuf.Timestamp
-	0,  // 24: offramp.v1.Order.kind:type_name -> offramp.v1.OrderKind
-	1,  // 25: offramp.v1.Order.target:type_name -> offramp.v1.Target
-	2,  // 26: offramp.v1.OrderResult.outcome:type_name -> offramp.v1.OrderOutcome
-	3,  // 27: offramp.v1.AgentService.Connect:input_type -> offramp.v1.ConnectRequest
-	4,  // 28: offramp.v1.AgentService.Connect:output_type -> offramp.v1.ConnectResponse
-	28, // [28:29] is the sub-list for method output_type
-	27, // [27:28] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	2,  // 0: offramp.v1.ConnectRequest.hello:type_name -> offramp.v1.Hello
+	5,  // 1: offramp.v1.ConnectRequest.report:type_name -> offramp.v1.Report
+	7,  // 2: offramp.v1.ConnectRequest.heartbeat:type_name -> offramp.v1.Heartbeat
+	12, // 3: offramp.v1.ConnectRequest.detail_part:type_name -> offramp.v1.DetailPart
+	13, // 4: offramp.v1.ConnectRequest.order_update:type_name -> offramp.v1.OrderUpdate
+	3,  // 5: offramp.v1.ConnectResponse.welcome:type_name -> offramp.v1.Welcome
+	9,  // 6: offramp.v1.ConnectResponse.detail_request:type_name -> offramp.v1.DetailRequest
+	14, // 7: offramp.v1.ConnectResponse.order:type_name -> offramp.v1.Order
+	15, // 8: offramp.v1.ConnectResponse.order_acknowledgement:type_name -> offramp.v1.OrderAcknowledgement
+	16, // 9: offramp.v1.Hello.now:type_name -> google.protobuf.Timestamp
+	4,  // 10: offramp.v1.Welcome.known:type_name -> offramp.v1.SectionDigest
+	17, // 11: offramp.v1.Welcome.heartbeat_interval:type_name -> google.protobuf.Duration
+	18, // 12: offramp.v1.SectionDigest.kind:type_name -> offramp.v1.SectionKind
+	6,  // 13: offramp.v1.Report.sections:type_name -> offramp.v1.SectionReport
+	18, // 14: offramp.v1.SectionReport.kind:type_name -> offramp.v1.SectionKind
+	19, // 15: offramp.v1.SectionReport.volatile:type_name -> offramp.v1.SectionVolatile
+	16, // 16: offramp.v1.Heartbeat.now:type_name -> google.protobuf.Timestamp
+	8,  // 17: offramp.v1.Heartbeat.sections:type_name -> offramp.v1.SectionHeartbeat
+	18, // 18: offramp.v1.SectionHeartbeat.kind:type_name -> offramp.v1.SectionKind
+	19, // 19: offramp.v1.SectionHeartbeat.volatile:type_name -> offramp.v1.SectionVolatile
+	20, // 20: offramp.v1.DetailRequest.list:type_name -> offramp.v1.ListDigest
+	10, // 21: offramp.v1.DetailRequest.service:type_name -> offramp.v1.ServiceQuery
+	11, // 22: offramp.v1.DetailRequest.chain:type_name -> offramp.v1.ChainQuery
+	18, // 23: offramp.v1.ChainQuery.section:type_name -> offramp.v1.SectionKind
+	0,  // 24: offramp.v1.AgentService.Connect:input_type -> offramp.v1.ConnectRequest
+	1,  // 25: offramp.v1.AgentService.Connect:output_type -> offramp.v1.ConnectResponse
+	25, // [25:26] is the sub-list for method output_type
+	24, // [24:25] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_offramp_v1_agent_proto_init() }
@@ -1495,17 +1162,19 @@ func file_offramp_v1_agent_proto_init() {
 		return
 	}
 	file_offramp_v1_facts_proto_init()
+	file_offramp_v1_order_proto_init()
 	file_offramp_v1_agent_proto_msgTypes[0].OneofWrappers = []any{
 		(*ConnectRequest_Hello)(nil),
 		(*ConnectRequest_Report)(nil),
 		(*ConnectRequest_Heartbeat)(nil),
 		(*ConnectRequest_DetailPart)(nil),
-		(*ConnectRequest_OrderResult)(nil),
+		(*ConnectRequest_OrderUpdate)(nil),
 	}
 	file_offramp_v1_agent_proto_msgTypes[1].OneofWrappers = []any{
 		(*ConnectResponse_Welcome)(nil),
 		(*ConnectResponse_DetailRequest)(nil),
 		(*ConnectResponse_Order)(nil),
+		(*ConnectResponse_OrderAcknowledgement)(nil),
 	}
 	file_offramp_v1_agent_proto_msgTypes[9].OneofWrappers = []any{
 		(*DetailRequest_List)(nil),
@@ -1518,14 +1187,13 @@ func file_offramp_v1_agent_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offramp_v1_agent_proto_rawDesc), len(file_offramp_v1_agent_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   15,
+			NumEnums:      0,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_offramp_v1_agent_proto_goTypes,
 		DependencyIndexes: file_offramp_v1_agent_proto_depIdxs,
-		EnumInfos:         file_offramp_v1_agent_proto_enumTypes,
 		MessageInfos:      file_offramp_v1_agent_proto_msgTypes,
 	}.Build()
 	File_offramp_v1_agent_proto = out.File

@@ -1478,7 +1478,7 @@ var File_offramp_v1_cleanup_proto protoreflect.FileDescriptor
 const file_offramp_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18offramp/v1/cleanup.proto\x12\n" +
-	"offramp.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16offramp/v1/agent.proto\x1a\x16offramp/v1/facts.proto\"\xf5\x02\n" +
+	"offramp.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16offramp/v1/facts.proto\"\xf5\x02\n" +
 	"\x04Plan\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12*\n" +
 	"\x06target\x18\x02 \x01(\x0e2\x12.offramp.v1.TargetR\x06target\x12\x17\n" +
@@ -1681,7 +1681,6 @@ func file_offramp_v1_cleanup_proto_init() {
 	if File_offramp_v1_cleanup_proto != nil {
 		return
 	}
-	file_offramp_v1_agent_proto_init()
 	file_offramp_v1_facts_proto_init()
 	file_offramp_v1_cleanup_proto_msgTypes[1].OneofWrappers = []any{
 		(*Operation_SetRouteSource)(nil),

@@ -463,6 +463,64 @@ func (FeatureState) EnumDescriptor() ([]byte, []int) {
 	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{6}
 }
 
+// Target is where a node is going.
+type Target int32
+
+const (
+	Target_TARGET_UNSPECIFIED Target = 0
+	Target_TARGET_NFTABLES    Target = 1
+	Target_TARGET_IPTABLES    Target = 2
+	// An eBPF CNI takes over, or the node left its cluster.
+	Target_TARGET_NONE Target = 3
+	// Roll-back.
+	Target_TARGET_IPVS Target = 4
+)
+
+// Enum value maps for Target.
+var (
+	Target_name = map[int32]string{
+		0: "TARGET_UNSPECIFIED",
+		1: "TARGET_NFTABLES",
+		2: "TARGET_IPTABLES",
+		3: "TARGET_NONE",
+		4: "TARGET_IPVS",
+	}
+	Target_value = map[string]int32{
+		"TARGET_UNSPECIFIED": 0,
+		"TARGET_NFTABLES":    1,
+		"TARGET_IPTABLES":    2,
+		"TARGET_NONE":        3,
+		"TARGET_IPVS":        4,
+	}
+)
+
+func (x Target) Enum() *Target {
+	p := new(Target)
+	*p = x
+	return p
+}
+
+func (x Target) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Target) Descriptor() protoreflect.EnumDescriptor {
+	return file_offramp_v1_facts_proto_enumTypes[7].Descriptor()
+}
+
+func (Target) Type() protoreflect.EnumType {
+	return &file_offramp_v1_facts_proto_enumTypes[7]
+}
+
+func (x Target) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Target.Descriptor instead.
+func (Target) EnumDescriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{7}
+}
+
 // NodeFacts is everything that was read on one node in one scan.
 type NodeFacts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4889,7 +4947,13 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\x14FEATURE_STATE_LOADED\x10\x02\x12\x1a\n" +
 	"\x16FEATURE_STATE_BUILT_IN\x10\x03\x12\x1a\n" +
 	"\x16FEATURE_STATE_LOADABLE\x10\x04\x12\x19\n" +
-	"\x15FEATURE_STATE_MISSING\x10\x05B0Z.offramp.dev/offramp/proto/offramp/v1;offrampv1b\x06proto3"
+	"\x15FEATURE_STATE_MISSING\x10\x05*l\n" +
+	"\x06Target\x12\x16\n" +
+	"\x12TARGET_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fTARGET_NFTABLES\x10\x01\x12\x13\n" +
+	"\x0fTARGET_IPTABLES\x10\x02\x12\x0f\n" +
+	"\vTARGET_NONE\x10\x03\x12\x0f\n" +
+	"\vTARGET_IPVS\x10\x04B0Z.offramp.dev/offramp/proto/offramp/v1;offrampv1b\x06proto3"
 
 var (
 	file_offramp_v1_facts_proto_rawDescOnce sync.Once
@@ -4903,7 +4967,7 @@ func file_offramp_v1_facts_proto_rawDescGZIP() []byte {
 	return file_offramp_v1_facts_proto_rawDescData
 }
 
-var file_offramp_v1_facts_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_offramp_v1_facts_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
 var file_offramp_v1_facts_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_offramp_v1_facts_proto_goTypes = []any{
 	(SectionKind)(0),              // 0: offramp.v1.SectionKind
@@ -4913,135 +4977,136 @@ var file_offramp_v1_facts_proto_goTypes = []any{
 	(ModeOrigin)(0),               // 4: offramp.v1.ModeOrigin
 	(ListName)(0),                 // 5: offramp.v1.ListName
 	(FeatureState)(0),             // 6: offramp.v1.FeatureState
-	(*NodeFacts)(nil),             // 7: offramp.v1.NodeFacts
-	(*Section)(nil),               // 8: offramp.v1.Section
-	(*SectionStable)(nil),         // 9: offramp.v1.SectionStable
-	(*SectionVolatile)(nil),       // 10: offramp.v1.SectionVolatile
-	(*ListDigest)(nil),            // 11: offramp.v1.ListDigest
-	(*KernelFacts)(nil),           // 12: offramp.v1.KernelFacts
-	(*KernelVolatile)(nil),        // 13: offramp.v1.KernelVolatile
-	(*KubeProxyFacts)(nil),        // 14: offramp.v1.KubeProxyFacts
-	(*KubeProxySettings)(nil),     // 15: offramp.v1.KubeProxySettings
-	(*KubeProxyFile)(nil),         // 16: offramp.v1.KubeProxyFile
-	(*KubeProxyProcess)(nil),      // 17: offramp.v1.KubeProxyProcess
-	(*KubeProxyEndpoint)(nil),     // 18: offramp.v1.KubeProxyEndpoint
-	(*KubeProxyVolatile)(nil),     // 19: offramp.v1.KubeProxyVolatile
-	(*FamilySync)(nil),            // 20: offramp.v1.FamilySync
-	(*OwnerCount)(nil),            // 21: offramp.v1.OwnerCount
-	(*IpvsFacts)(nil),             // 22: offramp.v1.IpvsFacts
-	(*SchedulerCount)(nil),        // 23: offramp.v1.SchedulerCount
-	(*VirtualServer)(nil),         // 24: offramp.v1.VirtualServer
-	(*IpvsVolatile)(nil),          // 25: offramp.v1.IpvsVolatile
-	(*NodePortTraffic)(nil),       // 26: offramp.v1.NodePortTraffic
-	(*IpvsLinkFacts)(nil),         // 27: offramp.v1.IpvsLinkFacts
-	(*IpvsLinkVolatile)(nil),      // 28: offramp.v1.IpvsLinkVolatile
-	(*HostSocket)(nil),            // 29: offramp.v1.HostSocket
-	(*IpsetsFacts)(nil),           // 30: offramp.v1.IpsetsFacts
-	(*Ipset)(nil),                 // 31: offramp.v1.Ipset
-	(*SetHolder)(nil),             // 32: offramp.v1.SetHolder
-	(*IptablesFacts)(nil),         // 33: offramp.v1.IptablesFacts
-	(*IptablesTable)(nil),         // 34: offramp.v1.IptablesTable
-	(*ChainCount)(nil),            // 35: offramp.v1.ChainCount
-	(*ForeignReference)(nil),      // 36: offramp.v1.ForeignReference
-	(*NftablesFacts)(nil),         // 37: offramp.v1.NftablesFacts
-	(*NftTable)(nil),              // 38: offramp.v1.NftTable
-	(*NftBaseChain)(nil),          // 39: offramp.v1.NftBaseChain
-	(*NftSet)(nil),                // 40: offramp.v1.NftSet
-	(*NftablesVolatile)(nil),      // 41: offramp.v1.NftablesVolatile
-	(*SysctlsFacts)(nil),          // 42: offramp.v1.SysctlsFacts
-	(*Sysctl)(nil),                // 43: offramp.v1.Sysctl
-	(*AddressesFacts)(nil),        // 44: offramp.v1.AddressesFacts
-	(*NodeAddress)(nil),           // 45: offramp.v1.NodeAddress
-	(*HistoryFacts)(nil),          // 46: offramp.v1.HistoryFacts
-	(*ModeChange)(nil),            // 47: offramp.v1.ModeChange
-	(*HostFacts)(nil),             // 48: offramp.v1.HostFacts
-	(*HostVolatile)(nil),          // 49: offramp.v1.HostVolatile
-	(*KernelFeature)(nil),         // 50: offramp.v1.KernelFeature
-	(*HostProgram)(nil),           // 51: offramp.v1.HostProgram
-	(*HostFile)(nil),              // 52: offramp.v1.HostFile
-	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 54: google.protobuf.Duration
+	(Target)(0),                   // 7: offramp.v1.Target
+	(*NodeFacts)(nil),             // 8: offramp.v1.NodeFacts
+	(*Section)(nil),               // 9: offramp.v1.Section
+	(*SectionStable)(nil),         // 10: offramp.v1.SectionStable
+	(*SectionVolatile)(nil),       // 11: offramp.v1.SectionVolatile
+	(*ListDigest)(nil),            // 12: offramp.v1.ListDigest
+	(*KernelFacts)(nil),           // 13: offramp.v1.KernelFacts
+	(*KernelVolatile)(nil),        // 14: offramp.v1.KernelVolatile
+	(*KubeProxyFacts)(nil),        // 15: offramp.v1.KubeProxyFacts
+	(*KubeProxySettings)(nil),     // 16: offramp.v1.KubeProxySettings
+	(*KubeProxyFile)(nil),         // 17: offramp.v1.KubeProxyFile
+	(*KubeProxyProcess)(nil),      // 18: offramp.v1.KubeProxyProcess
+	(*KubeProxyEndpoint)(nil),     // 19: offramp.v1.KubeProxyEndpoint
+	(*KubeProxyVolatile)(nil),     // 20: offramp.v1.KubeProxyVolatile
+	(*FamilySync)(nil),            // 21: offramp.v1.FamilySync
+	(*OwnerCount)(nil),            // 22: offramp.v1.OwnerCount
+	(*IpvsFacts)(nil),             // 23: offramp.v1.IpvsFacts
+	(*SchedulerCount)(nil),        // 24: offramp.v1.SchedulerCount
+	(*VirtualServer)(nil),         // 25: offramp.v1.VirtualServer
+	(*IpvsVolatile)(nil),          // 26: offramp.v1.IpvsVolatile
+	(*NodePortTraffic)(nil),       // 27: offramp.v1.NodePortTraffic
+	(*IpvsLinkFacts)(nil),         // 28: offramp.v1.IpvsLinkFacts
+	(*IpvsLinkVolatile)(nil),      // 29: offramp.v1.IpvsLinkVolatile
+	(*HostSocket)(nil),            // 30: offramp.v1.HostSocket
+	(*IpsetsFacts)(nil),           // 31: offramp.v1.IpsetsFacts
+	(*Ipset)(nil),                 // 32: offramp.v1.Ipset
+	(*SetHolder)(nil),             // 33: offramp.v1.SetHolder
+	(*IptablesFacts)(nil),         // 34: offramp.v1.IptablesFacts
+	(*IptablesTable)(nil),         // 35: offramp.v1.IptablesTable
+	(*ChainCount)(nil),            // 36: offramp.v1.ChainCount
+	(*ForeignReference)(nil),      // 37: offramp.v1.ForeignReference
+	(*NftablesFacts)(nil),         // 38: offramp.v1.NftablesFacts
+	(*NftTable)(nil),              // 39: offramp.v1.NftTable
+	(*NftBaseChain)(nil),          // 40: offramp.v1.NftBaseChain
+	(*NftSet)(nil),                // 41: offramp.v1.NftSet
+	(*NftablesVolatile)(nil),      // 42: offramp.v1.NftablesVolatile
+	(*SysctlsFacts)(nil),          // 43: offramp.v1.SysctlsFacts
+	(*Sysctl)(nil),                // 44: offramp.v1.Sysctl
+	(*AddressesFacts)(nil),        // 45: offramp.v1.AddressesFacts
+	(*NodeAddress)(nil),           // 46: offramp.v1.NodeAddress
+	(*HistoryFacts)(nil),          // 47: offramp.v1.HistoryFacts
+	(*ModeChange)(nil),            // 48: offramp.v1.ModeChange
+	(*HostFacts)(nil),             // 49: offramp.v1.HostFacts
+	(*HostVolatile)(nil),          // 50: offramp.v1.HostVolatile
+	(*KernelFeature)(nil),         // 51: offramp.v1.KernelFeature
+	(*HostProgram)(nil),           // 52: offramp.v1.HostProgram
+	(*HostFile)(nil),              // 53: offramp.v1.HostFile
+	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 55: google.protobuf.Duration
 }
 var file_offramp_v1_facts_proto_depIdxs = []int32{
-	8,  // 0: offramp.v1.NodeFacts.sections:type_name -> offramp.v1.Section
+	9,  // 0: offramp.v1.NodeFacts.sections:type_name -> offramp.v1.Section
 	0,  // 1: offramp.v1.Section.kind:type_name -> offramp.v1.SectionKind
-	9,  // 2: offramp.v1.Section.stable:type_name -> offramp.v1.SectionStable
-	10, // 3: offramp.v1.Section.volatile:type_name -> offramp.v1.SectionVolatile
+	10, // 2: offramp.v1.Section.stable:type_name -> offramp.v1.SectionStable
+	11, // 3: offramp.v1.Section.volatile:type_name -> offramp.v1.SectionVolatile
 	1,  // 4: offramp.v1.SectionStable.state:type_name -> offramp.v1.SectionState
-	12, // 5: offramp.v1.SectionStable.kernel:type_name -> offramp.v1.KernelFacts
-	14, // 6: offramp.v1.SectionStable.kube_proxy:type_name -> offramp.v1.KubeProxyFacts
-	22, // 7: offramp.v1.SectionStable.ipvs:type_name -> offramp.v1.IpvsFacts
-	27, // 8: offramp.v1.SectionStable.ipvs_link:type_name -> offramp.v1.IpvsLinkFacts
-	30, // 9: offramp.v1.SectionStable.ipsets:type_name -> offramp.v1.IpsetsFacts
-	33, // 10: offramp.v1.SectionStable.iptables:type_name -> offramp.v1.IptablesFacts
-	37, // 11: offramp.v1.SectionStable.nftables:type_name -> offramp.v1.NftablesFacts
-	42, // 12: offramp.v1.SectionStable.sysctls:type_name -> offramp.v1.SysctlsFacts
-	44, // 13: offramp.v1.SectionStable.addresses:type_name -> offramp.v1.AddressesFacts
-	46, // 14: offramp.v1.SectionStable.history:type_name -> offramp.v1.HistoryFacts
-	48, // 15: offramp.v1.SectionStable.host:type_name -> offramp.v1.HostFacts
-	53, // 16: offramp.v1.SectionVolatile.read_at:type_name -> google.protobuf.Timestamp
-	54, // 17: offramp.v1.SectionVolatile.read_took:type_name -> google.protobuf.Duration
-	13, // 18: offramp.v1.SectionVolatile.kernel:type_name -> offramp.v1.KernelVolatile
-	19, // 19: offramp.v1.SectionVolatile.kube_proxy:type_name -> offramp.v1.KubeProxyVolatile
-	25, // 20: offramp.v1.SectionVolatile.ipvs:type_name -> offramp.v1.IpvsVolatile
-	28, // 21: offramp.v1.SectionVolatile.ipvs_link:type_name -> offramp.v1.IpvsLinkVolatile
-	41, // 22: offramp.v1.SectionVolatile.nftables:type_name -> offramp.v1.NftablesVolatile
-	49, // 23: offramp.v1.SectionVolatile.host:type_name -> offramp.v1.HostVolatile
+	13, // 5: offramp.v1.SectionStable.kernel:type_name -> offramp.v1.KernelFacts
+	15, // 6: offramp.v1.SectionStable.kube_proxy:type_name -> offramp.v1.KubeProxyFacts
+	23, // 7: offramp.v1.SectionStable.ipvs:type_name -> offramp.v1.IpvsFacts
+	28, // 8: offramp.v1.SectionStable.ipvs_link:type_name -> offramp.v1.IpvsLinkFacts
+	31, // 9: offramp.v1.SectionStable.ipsets:type_name -> offramp.v1.IpsetsFacts
+	34, // 10: offramp.v1.SectionStable.iptables:type_name -> offramp.v1.IptablesFacts
+	38, // 11: offramp.v1.SectionStable.nftables:type_name -> offramp.v1.NftablesFacts
+	43, // 12: offramp.v1.SectionStable.sysctls:type_name -> offramp.v1.SysctlsFacts
+	45, // 13: offramp.v1.SectionStable.addresses:type_name -> offramp.v1.AddressesFacts
+	47, // 14: offramp.v1.SectionStable.history:type_name -> offramp.v1.HistoryFacts
+	49, // 15: offramp.v1.SectionStable.host:type_name -> offramp.v1.HostFacts
+	54, // 16: offramp.v1.SectionVolatile.read_at:type_name -> google.protobuf.Timestamp
+	55, // 17: offramp.v1.SectionVolatile.read_took:type_name -> google.protobuf.Duration
+	14, // 18: offramp.v1.SectionVolatile.kernel:type_name -> offramp.v1.KernelVolatile
+	20, // 19: offramp.v1.SectionVolatile.kube_proxy:type_name -> offramp.v1.KubeProxyVolatile
+	26, // 20: offramp.v1.SectionVolatile.ipvs:type_name -> offramp.v1.IpvsVolatile
+	29, // 21: offramp.v1.SectionVolatile.ipvs_link:type_name -> offramp.v1.IpvsLinkVolatile
+	42, // 22: offramp.v1.SectionVolatile.nftables:type_name -> offramp.v1.NftablesVolatile
+	50, // 23: offramp.v1.SectionVolatile.host:type_name -> offramp.v1.HostVolatile
 	5,  // 24: offramp.v1.ListDigest.name:type_name -> offramp.v1.ListName
-	53, // 25: offramp.v1.KernelVolatile.booted_at:type_name -> google.protobuf.Timestamp
+	54, // 25: offramp.v1.KernelVolatile.booted_at:type_name -> google.protobuf.Timestamp
 	3,  // 26: offramp.v1.KubeProxyFacts.configured_mode:type_name -> offramp.v1.ProxyMode
 	4,  // 27: offramp.v1.KubeProxyFacts.configured_mode_origin:type_name -> offramp.v1.ModeOrigin
 	3,  // 28: offramp.v1.KubeProxyFacts.running_mode:type_name -> offramp.v1.ProxyMode
-	17, // 29: offramp.v1.KubeProxyFacts.processes:type_name -> offramp.v1.KubeProxyProcess
-	18, // 30: offramp.v1.KubeProxyFacts.endpoints:type_name -> offramp.v1.KubeProxyEndpoint
+	18, // 29: offramp.v1.KubeProxyFacts.processes:type_name -> offramp.v1.KubeProxyProcess
+	19, // 30: offramp.v1.KubeProxyFacts.endpoints:type_name -> offramp.v1.KubeProxyEndpoint
 	2,  // 31: offramp.v1.KubeProxyFacts.families:type_name -> offramp.v1.AddressFamily
-	15, // 32: offramp.v1.KubeProxyFacts.settings:type_name -> offramp.v1.KubeProxySettings
-	16, // 33: offramp.v1.KubeProxyFacts.files:type_name -> offramp.v1.KubeProxyFile
+	16, // 32: offramp.v1.KubeProxyFacts.settings:type_name -> offramp.v1.KubeProxySettings
+	17, // 33: offramp.v1.KubeProxyFacts.files:type_name -> offramp.v1.KubeProxyFile
 	3,  // 34: offramp.v1.KubeProxyFile.mode:type_name -> offramp.v1.ProxyMode
 	4,  // 35: offramp.v1.KubeProxyFile.mode_origin:type_name -> offramp.v1.ModeOrigin
-	20, // 36: offramp.v1.KubeProxyVolatile.syncs:type_name -> offramp.v1.FamilySync
-	53, // 37: offramp.v1.KubeProxyVolatile.started_at:type_name -> google.protobuf.Timestamp
-	54, // 38: offramp.v1.KubeProxyVolatile.mean_sync_duration:type_name -> google.protobuf.Duration
+	21, // 36: offramp.v1.KubeProxyVolatile.syncs:type_name -> offramp.v1.FamilySync
+	54, // 37: offramp.v1.KubeProxyVolatile.started_at:type_name -> google.protobuf.Timestamp
+	55, // 38: offramp.v1.KubeProxyVolatile.mean_sync_duration:type_name -> google.protobuf.Duration
 	2,  // 39: offramp.v1.FamilySync.family:type_name -> offramp.v1.AddressFamily
-	53, // 40: offramp.v1.FamilySync.last_sync:type_name -> google.protobuf.Timestamp
-	53, // 41: offramp.v1.FamilySync.last_queued:type_name -> google.protobuf.Timestamp
-	23, // 42: offramp.v1.IpvsFacts.schedulers:type_name -> offramp.v1.SchedulerCount
-	21, // 43: offramp.v1.IpvsFacts.owners:type_name -> offramp.v1.OwnerCount
-	24, // 44: offramp.v1.IpvsFacts.samples:type_name -> offramp.v1.VirtualServer
-	11, // 45: offramp.v1.IpvsFacts.list:type_name -> offramp.v1.ListDigest
-	26, // 46: offramp.v1.IpvsVolatile.node_ports:type_name -> offramp.v1.NodePortTraffic
-	11, // 47: offramp.v1.IpvsLinkFacts.list:type_name -> offramp.v1.ListDigest
-	29, // 48: offramp.v1.IpvsLinkFacts.wildcard_listeners:type_name -> offramp.v1.HostSocket
-	29, // 49: offramp.v1.IpvsLinkVolatile.socket_samples:type_name -> offramp.v1.HostSocket
-	21, // 50: offramp.v1.IpsetsFacts.owners:type_name -> offramp.v1.OwnerCount
-	31, // 51: offramp.v1.IpsetsFacts.samples:type_name -> offramp.v1.Ipset
+	54, // 40: offramp.v1.FamilySync.last_sync:type_name -> google.protobuf.Timestamp
+	54, // 41: offramp.v1.FamilySync.last_queued:type_name -> google.protobuf.Timestamp
+	24, // 42: offramp.v1.IpvsFacts.schedulers:type_name -> offramp.v1.SchedulerCount
+	22, // 43: offramp.v1.IpvsFacts.owners:type_name -> offramp.v1.OwnerCount
+	25, // 44: offramp.v1.IpvsFacts.samples:type_name -> offramp.v1.VirtualServer
+	12, // 45: offramp.v1.IpvsFacts.list:type_name -> offramp.v1.ListDigest
+	27, // 46: offramp.v1.IpvsVolatile.node_ports:type_name -> offramp.v1.NodePortTraffic
+	12, // 47: offramp.v1.IpvsLinkFacts.list:type_name -> offramp.v1.ListDigest
+	30, // 48: offramp.v1.IpvsLinkFacts.wildcard_listeners:type_name -> offramp.v1.HostSocket
+	30, // 49: offramp.v1.IpvsLinkVolatile.socket_samples:type_name -> offramp.v1.HostSocket
+	22, // 50: offramp.v1.IpsetsFacts.owners:type_name -> offramp.v1.OwnerCount
+	32, // 51: offramp.v1.IpsetsFacts.samples:type_name -> offramp.v1.Ipset
 	2,  // 52: offramp.v1.Ipset.family:type_name -> offramp.v1.AddressFamily
-	32, // 53: offramp.v1.Ipset.holders:type_name -> offramp.v1.SetHolder
+	33, // 53: offramp.v1.Ipset.holders:type_name -> offramp.v1.SetHolder
 	0,  // 54: offramp.v1.SetHolder.section:type_name -> offramp.v1.SectionKind
-	34, // 55: offramp.v1.IptablesFacts.tables:type_name -> offramp.v1.IptablesTable
-	35, // 56: offramp.v1.IptablesFacts.owners:type_name -> offramp.v1.ChainCount
+	35, // 55: offramp.v1.IptablesFacts.tables:type_name -> offramp.v1.IptablesTable
+	36, // 56: offramp.v1.IptablesFacts.owners:type_name -> offramp.v1.ChainCount
 	3,  // 57: offramp.v1.IptablesFacts.shared_chains_mode:type_name -> offramp.v1.ProxyMode
-	36, // 58: offramp.v1.IptablesFacts.foreign_references:type_name -> offramp.v1.ForeignReference
-	36, // 59: offramp.v1.IptablesFacts.foreign_set_matches:type_name -> offramp.v1.ForeignReference
-	36, // 60: offramp.v1.IptablesFacts.foreign_marks:type_name -> offramp.v1.ForeignReference
-	21, // 61: offramp.v1.NftablesFacts.owners:type_name -> offramp.v1.OwnerCount
-	38, // 62: offramp.v1.NftablesFacts.samples:type_name -> offramp.v1.NftTable
-	11, // 63: offramp.v1.NftablesFacts.list:type_name -> offramp.v1.ListDigest
-	39, // 64: offramp.v1.NftTable.base_chains:type_name -> offramp.v1.NftBaseChain
-	40, // 65: offramp.v1.NftTable.set_samples:type_name -> offramp.v1.NftSet
-	43, // 66: offramp.v1.SysctlsFacts.values:type_name -> offramp.v1.Sysctl
+	37, // 58: offramp.v1.IptablesFacts.foreign_references:type_name -> offramp.v1.ForeignReference
+	37, // 59: offramp.v1.IptablesFacts.foreign_set_matches:type_name -> offramp.v1.ForeignReference
+	37, // 60: offramp.v1.IptablesFacts.foreign_marks:type_name -> offramp.v1.ForeignReference
+	22, // 61: offramp.v1.NftablesFacts.owners:type_name -> offramp.v1.OwnerCount
+	39, // 62: offramp.v1.NftablesFacts.samples:type_name -> offramp.v1.NftTable
+	12, // 63: offramp.v1.NftablesFacts.list:type_name -> offramp.v1.ListDigest
+	40, // 64: offramp.v1.NftTable.base_chains:type_name -> offramp.v1.NftBaseChain
+	41, // 65: offramp.v1.NftTable.set_samples:type_name -> offramp.v1.NftSet
+	44, // 66: offramp.v1.SysctlsFacts.values:type_name -> offramp.v1.Sysctl
 	1,  // 67: offramp.v1.Sysctl.state:type_name -> offramp.v1.SectionState
-	45, // 68: offramp.v1.AddressesFacts.samples:type_name -> offramp.v1.NodeAddress
-	53, // 69: offramp.v1.HistoryFacts.since:type_name -> google.protobuf.Timestamp
-	47, // 70: offramp.v1.HistoryFacts.mode_changes:type_name -> offramp.v1.ModeChange
-	53, // 71: offramp.v1.HistoryFacts.no_kube_proxy_since:type_name -> google.protobuf.Timestamp
-	53, // 72: offramp.v1.ModeChange.at:type_name -> google.protobuf.Timestamp
+	46, // 68: offramp.v1.AddressesFacts.samples:type_name -> offramp.v1.NodeAddress
+	54, // 69: offramp.v1.HistoryFacts.since:type_name -> google.protobuf.Timestamp
+	48, // 70: offramp.v1.HistoryFacts.mode_changes:type_name -> offramp.v1.ModeChange
+	54, // 71: offramp.v1.HistoryFacts.no_kube_proxy_since:type_name -> google.protobuf.Timestamp
+	54, // 72: offramp.v1.ModeChange.at:type_name -> google.protobuf.Timestamp
 	3,  // 73: offramp.v1.ModeChange.from:type_name -> offramp.v1.ProxyMode
 	3,  // 74: offramp.v1.ModeChange.to:type_name -> offramp.v1.ProxyMode
-	50, // 75: offramp.v1.HostFacts.features:type_name -> offramp.v1.KernelFeature
-	51, // 76: offramp.v1.HostFacts.programs:type_name -> offramp.v1.HostProgram
-	21, // 77: offramp.v1.HostFacts.accounting_objects:type_name -> offramp.v1.OwnerCount
-	52, // 78: offramp.v1.HostFacts.files:type_name -> offramp.v1.HostFile
+	51, // 75: offramp.v1.HostFacts.features:type_name -> offramp.v1.KernelFeature
+	52, // 76: offramp.v1.HostFacts.programs:type_name -> offramp.v1.HostProgram
+	22, // 77: offramp.v1.HostFacts.accounting_objects:type_name -> offramp.v1.OwnerCount
+	53, // 78: offramp.v1.HostFacts.files:type_name -> offramp.v1.HostFile
 	6,  // 79: offramp.v1.KernelFeature.state:type_name -> offramp.v1.FeatureState
 	3,  // 80: offramp.v1.KernelFeature.needed_by:type_name -> offramp.v1.ProxyMode
 	81, // [81:81] is the sub-list for method output_type
@@ -5084,7 +5149,7 @@ func file_offramp_v1_facts_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offramp_v1_facts_proto_rawDesc), len(file_offramp_v1_facts_proto_rawDesc)),
-			NumEnums:      7,
+			NumEnums:      8,
 			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   0,

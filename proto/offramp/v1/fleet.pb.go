@@ -1022,7 +1022,9 @@ type FindingCount struct {
 	Remedy   string                 `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	Nodes    uint64                 `protobuf:"varint,5,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	// At most 20 names.
-	NodeSamples   []string `protobuf:"bytes,6,rep,name=node_samples,json=nodeSamples,proto3" json:"node_samples,omitempty"`
+	NodeSamples []string `protobuf:"bytes,6,rep,name=node_samples,json=nodeSamples,proto3" json:"node_samples,omitempty"`
+	// On how many of the nodes the finding leaves the question open.
+	Undecided     uint64 `protobuf:"varint,7,opt,name=undecided,proto3" json:"undecided,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1099,6 +1101,13 @@ func (x *FindingCount) GetNodeSamples() []string {
 	return nil
 }
 
+func (x *FindingCount) GetUndecided() uint64 {
+	if x != nil {
+		return x.Undecided
+	}
+	return 0
+}
+
 type ListNodesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Target Target                 `protobuf:"varint,1,opt,name=target,proto3,enum=offramp.v1.Target" json:"target,omitempty"`
@@ -1166,6 +1175,8 @@ type ListNodesResponse struct {
 	Nodes []*NodeSummary         `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// By the aggregator's clock.
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1212,6 +1223,13 @@ func (x *ListNodesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListNodesResponse) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
 }
 
 type GetNodeRequest struct {
@@ -1397,6 +1415,182 @@ func (x *NamedList) GetError() string {
 	return ""
 }
 
+type GetDetailRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Types that are valid to be assigned to Detail:
+	//
+	//	*GetDetailRequest_List
+	//	*GetDetailRequest_Service
+	//	*GetDetailRequest_Ipset
+	//	*GetDetailRequest_Chain
+	Detail        isGetDetailRequest_Detail `protobuf_oneof:"detail"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetDetailRequest) Reset() {
+	*x = GetDetailRequest{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDetailRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDetailRequest) ProtoMessage() {}
+
+func (x *GetDetailRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDetailRequest.ProtoReflect.Descriptor instead.
+func (*GetDetailRequest) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *GetDetailRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *GetDetailRequest) GetDetail() isGetDetailRequest_Detail {
+	if x != nil {
+		return x.Detail
+	}
+	return nil
+}
+
+func (x *GetDetailRequest) GetList() ListName {
+	if x != nil {
+		if x, ok := x.Detail.(*GetDetailRequest_List); ok {
+			return x.List
+		}
+	}
+	return ListName_LIST_NAME_UNSPECIFIED
+}
+
+func (x *GetDetailRequest) GetService() *ServiceQuery {
+	if x != nil {
+		if x, ok := x.Detail.(*GetDetailRequest_Service); ok {
+			return x.Service
+		}
+	}
+	return nil
+}
+
+func (x *GetDetailRequest) GetIpset() string {
+	if x != nil {
+		if x, ok := x.Detail.(*GetDetailRequest_Ipset); ok {
+			return x.Ipset
+		}
+	}
+	return ""
+}
+
+func (x *GetDetailRequest) GetChain() *ChainQuery {
+	if x != nil {
+		if x, ok := x.Detail.(*GetDetailRequest_Chain); ok {
+			return x.Chain
+		}
+	}
+	return nil
+}
+
+type isGetDetailRequest_Detail interface {
+	isGetDetailRequest_Detail()
+}
+
+type GetDetailRequest_List struct {
+	List ListName `protobuf:"varint,2,opt,name=list,proto3,enum=offramp.v1.ListName,oneof"`
+}
+
+type GetDetailRequest_Service struct {
+	Service *ServiceQuery `protobuf:"bytes,3,opt,name=service,proto3,oneof"`
+}
+
+type GetDetailRequest_Ipset struct {
+	// Name of an ipset.
+	Ipset string `protobuf:"bytes,4,opt,name=ipset,proto3,oneof"`
+}
+
+type GetDetailRequest_Chain struct {
+	Chain *ChainQuery `protobuf:"bytes,5,opt,name=chain,proto3,oneof"`
+}
+
+func (*GetDetailRequest_List) isGetDetailRequest_Detail() {}
+
+func (*GetDetailRequest_Service) isGetDetailRequest_Detail() {}
+
+func (*GetDetailRequest_Ipset) isGetDetailRequest_Detail() {}
+
+func (*GetDetailRequest_Chain) isGetDetailRequest_Detail() {}
+
+type GetDetailResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Items []string               `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	// Why the answer ends here without being complete; only in the last message.
+	Error         string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetDetailResponse) Reset() {
+	*x = GetDetailResponse{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDetailResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDetailResponse) ProtoMessage() {}
+
+func (x *GetDetailResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDetailResponse.ProtoReflect.Descriptor instead.
+func (*GetDetailResponse) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *GetDetailResponse) GetItems() []string {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *GetDetailResponse) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 type WatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Target        Target                 `protobuf:"varint,1,opt,name=target,proto3,enum=offramp.v1.Target" json:"target,omitempty"`
@@ -1406,7 +1600,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[14]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1612,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[14]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1625,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{14}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchRequest) GetTarget() Target {
@@ -1455,7 +1649,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[15]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1661,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[15]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1674,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{15}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchResponse) GetEvent() isWatchResponse_Event {
@@ -1552,7 +1746,7 @@ type Synced struct {
 
 func (x *Synced) Reset() {
 	*x = Synced{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[16]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1758,7 @@ func (x *Synced) String() string {
 func (*Synced) ProtoMessage() {}
 
 func (x *Synced) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[16]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1771,7 @@ func (x *Synced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Synced.ProtoReflect.Descriptor instead.
 func (*Synced) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{16}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Synced) GetNodes() uint64 {
@@ -1662,22 +1856,24 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"PhaseCount\x12'\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x11.offramp.v1.PhaseR\x05phase\x12\x14\n" +
-	"\x05nodes\x18\x02 \x01(\x04R\x05nodes\"\xb7\x01\n" +
+	"\x05nodes\x18\x02 \x01(\x04R\x05nodes\"\xd5\x01\n" +
 	"\fFindingCount\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x120\n" +
 	"\bseverity\x18\x02 \x01(\x0e2\x14.offramp.v1.SeverityR\bseverity\x12\x14\n" +
 	"\x05title\x18\x03 \x01(\tR\x05title\x12\x16\n" +
 	"\x06remedy\x18\x04 \x01(\tR\x06remedy\x12\x14\n" +
 	"\x05nodes\x18\x05 \x01(\x04R\x05nodes\x12!\n" +
-	"\fnode_samples\x18\x06 \x03(\tR\vnodeSamples\"z\n" +
+	"\fnode_samples\x18\x06 \x03(\tR\vnodeSamples\x12\x1c\n" +
+	"\tundecided\x18\a \x01(\x04R\tundecided\"z\n" +
 	"\x10ListNodesRequest\x12*\n" +
 	"\x06target\x18\x01 \x01(\x0e2\x12.offramp.v1.TargetR\x06target\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"j\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\x96\x01\n" +
 	"\x11ListNodesResponse\x12-\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x17.offramp.v1.NodeSummaryR\x05nodes\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"|\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"|\n" +
 	"\x0eGetNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12*\n" +
 	"\x06target\x18\x02 \x01(\x0e2\x12.offramp.v1.TargetR\x06target\x12*\n" +
@@ -1689,7 +1885,17 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\tNamedList\x12*\n" +
 	"\x04list\x18\x01 \x01(\v2\x16.offramp.v1.ListDigestR\x04list\x12\x14\n" +
 	"\x05items\x18\x02 \x03(\tR\x05items\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\":\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"\xda\x01\n" +
+	"\x10GetDetailRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12*\n" +
+	"\x04list\x18\x02 \x01(\x0e2\x14.offramp.v1.ListNameH\x00R\x04list\x124\n" +
+	"\aservice\x18\x03 \x01(\v2\x18.offramp.v1.ServiceQueryH\x00R\aservice\x12\x16\n" +
+	"\x05ipset\x18\x04 \x01(\tH\x00R\x05ipset\x12.\n" +
+	"\x05chain\x18\x05 \x01(\v2\x16.offramp.v1.ChainQueryH\x00R\x05chainB\b\n" +
+	"\x06detail\"?\n" +
+	"\x11GetDetailResponse\x12\x14\n" +
+	"\x05items\x18\x01 \x03(\tR\x05items\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\":\n" +
 	"\fWatchRequest\x12*\n" +
 	"\x06target\x18\x01 \x01(\x0e2\x12.offramp.v1.TargetR\x06target\"\x95\x01\n" +
 	"\rWatchResponse\x12-\n" +
@@ -1724,12 +1930,13 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"SCOPE_NODE\x10\x01\x12\x11\n" +
-	"\rSCOPE_CLUSTER\x10\x022\xaf\x02\n" +
+	"\rSCOPE_CLUSTER\x10\x022\xfb\x02\n" +
 	"\fFleetService\x12Q\n" +
 	"\fGetReadiness\x12\x1f.offramp.v1.GetReadinessRequest\x1a .offramp.v1.GetReadinessResponse\x12H\n" +
 	"\tListNodes\x12\x1c.offramp.v1.ListNodesRequest\x1a\x1d.offramp.v1.ListNodesResponse\x12B\n" +
 	"\aGetNode\x12\x1a.offramp.v1.GetNodeRequest\x1a\x1b.offramp.v1.GetNodeResponse\x12>\n" +
-	"\x05Watch\x12\x18.offramp.v1.WatchRequest\x1a\x19.offramp.v1.WatchResponse0\x01B0Z.offramp.dev/offramp/proto/offramp/v1;offrampv1b\x06proto3"
+	"\x05Watch\x12\x18.offramp.v1.WatchRequest\x1a\x19.offramp.v1.WatchResponse0\x01\x12J\n" +
+	"\tGetDetail\x12\x1c.offramp.v1.GetDetailRequest\x1a\x1d.offramp.v1.GetDetailResponse0\x01B0Z.offramp.dev/offramp/proto/offramp/v1;offrampv1b\x06proto3"
 
 var (
 	file_offramp_v1_fleet_proto_rawDescOnce sync.Once
@@ -1744,7 +1951,7 @@ func file_offramp_v1_fleet_proto_rawDescGZIP() []byte {
 }
 
 var file_offramp_v1_fleet_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_offramp_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_offramp_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_offramp_v1_fleet_proto_goTypes = []any{
 	(Verdict)(0),                  // 0: offramp.v1.Verdict
 	(Phase)(0),                    // 1: offramp.v1.Phase
@@ -1764,64 +1971,74 @@ var file_offramp_v1_fleet_proto_goTypes = []any{
 	(*GetNodeRequest)(nil),        // 15: offramp.v1.GetNodeRequest
 	(*GetNodeResponse)(nil),       // 16: offramp.v1.GetNodeResponse
 	(*NamedList)(nil),             // 17: offramp.v1.NamedList
-	(*WatchRequest)(nil),          // 18: offramp.v1.WatchRequest
-	(*WatchResponse)(nil),         // 19: offramp.v1.WatchResponse
-	(*Synced)(nil),                // 20: offramp.v1.Synced
-	(Target)(0),                   // 21: offramp.v1.Target
-	(ProxyMode)(0),                // 22: offramp.v1.ProxyMode
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
-	(ListName)(0),                 // 25: offramp.v1.ListName
-	(*NodeFacts)(nil),             // 26: offramp.v1.NodeFacts
-	(*ListDigest)(nil),            // 27: offramp.v1.ListDigest
+	(*GetDetailRequest)(nil),      // 18: offramp.v1.GetDetailRequest
+	(*GetDetailResponse)(nil),     // 19: offramp.v1.GetDetailResponse
+	(*WatchRequest)(nil),          // 20: offramp.v1.WatchRequest
+	(*WatchResponse)(nil),         // 21: offramp.v1.WatchResponse
+	(*Synced)(nil),                // 22: offramp.v1.Synced
+	(Target)(0),                   // 23: offramp.v1.Target
+	(ProxyMode)(0),                // 24: offramp.v1.ProxyMode
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(ListName)(0),                 // 27: offramp.v1.ListName
+	(*NodeFacts)(nil),             // 28: offramp.v1.NodeFacts
+	(*ListDigest)(nil),            // 29: offramp.v1.ListDigest
+	(*ServiceQuery)(nil),          // 30: offramp.v1.ServiceQuery
+	(*ChainQuery)(nil),            // 31: offramp.v1.ChainQuery
 }
 var file_offramp_v1_fleet_proto_depIdxs = []int32{
 	2,  // 0: offramp.v1.Finding.severity:type_name -> offramp.v1.Severity
 	3,  // 1: offramp.v1.Finding.scope:type_name -> offramp.v1.Scope
-	21, // 2: offramp.v1.Assessment.target:type_name -> offramp.v1.Target
+	23, // 2: offramp.v1.Assessment.target:type_name -> offramp.v1.Target
 	0,  // 3: offramp.v1.Assessment.ready:type_name -> offramp.v1.Verdict
 	0,  // 4: offramp.v1.Assessment.verify:type_name -> offramp.v1.Verdict
 	1,  // 5: offramp.v1.Assessment.phase:type_name -> offramp.v1.Phase
-	22, // 6: offramp.v1.Assessment.running_mode:type_name -> offramp.v1.ProxyMode
+	24, // 6: offramp.v1.Assessment.running_mode:type_name -> offramp.v1.ProxyMode
 	5,  // 7: offramp.v1.Assessment.leftovers:type_name -> offramp.v1.Leftovers
 	4,  // 8: offramp.v1.Assessment.findings:type_name -> offramp.v1.Finding
 	6,  // 9: offramp.v1.NodeSummary.assessment:type_name -> offramp.v1.Assessment
-	23, // 10: offramp.v1.NodeSummary.last_seen:type_name -> google.protobuf.Timestamp
-	24, // 11: offramp.v1.NodeSummary.clock_skew:type_name -> google.protobuf.Duration
+	25, // 10: offramp.v1.NodeSummary.last_seen:type_name -> google.protobuf.Timestamp
+	26, // 11: offramp.v1.NodeSummary.clock_skew:type_name -> google.protobuf.Duration
 	8,  // 12: offramp.v1.NodeSummary.inventory:type_name -> offramp.v1.Inventory
-	21, // 13: offramp.v1.GetReadinessRequest.target:type_name -> offramp.v1.Target
-	21, // 14: offramp.v1.GetReadinessResponse.target:type_name -> offramp.v1.Target
-	23, // 15: offramp.v1.GetReadinessResponse.at:type_name -> google.protobuf.Timestamp
+	23, // 13: offramp.v1.GetReadinessRequest.target:type_name -> offramp.v1.Target
+	23, // 14: offramp.v1.GetReadinessResponse.target:type_name -> offramp.v1.Target
+	25, // 15: offramp.v1.GetReadinessResponse.at:type_name -> google.protobuf.Timestamp
 	11, // 16: offramp.v1.GetReadinessResponse.phases:type_name -> offramp.v1.PhaseCount
 	12, // 17: offramp.v1.GetReadinessResponse.findings:type_name -> offramp.v1.FindingCount
 	5,  // 18: offramp.v1.GetReadinessResponse.leftovers:type_name -> offramp.v1.Leftovers
-	23, // 19: offramp.v1.GetReadinessResponse.listening_since:type_name -> google.protobuf.Timestamp
+	25, // 19: offramp.v1.GetReadinessResponse.listening_since:type_name -> google.protobuf.Timestamp
 	1,  // 20: offramp.v1.PhaseCount.phase:type_name -> offramp.v1.Phase
 	2,  // 21: offramp.v1.FindingCount.severity:type_name -> offramp.v1.Severity
-	21, // 22: offramp.v1.ListNodesRequest.target:type_name -> offramp.v1.Target
+	23, // 22: offramp.v1.ListNodesRequest.target:type_name -> offramp.v1.Target
 	7,  // 23: offramp.v1.ListNodesResponse.nodes:type_name -> offramp.v1.NodeSummary
-	21, // 24: offramp.v1.GetNodeRequest.target:type_name -> offramp.v1.Target
-	25, // 25: offramp.v1.GetNodeRequest.lists:type_name -> offramp.v1.ListName
-	7,  // 26: offramp.v1.GetNodeResponse.summary:type_name -> offramp.v1.NodeSummary
-	26, // 27: offramp.v1.GetNodeResponse.facts:type_name -> offramp.v1.NodeFacts
-	17, // 28: offramp.v1.GetNodeResponse.lists:type_name -> offramp.v1.NamedList
-	27, // 29: offramp.v1.NamedList.list:type_name -> offramp.v1.ListDigest
-	21, // 30: offramp.v1.WatchRequest.target:type_name -> offramp.v1.Target
-	7,  // 31: offramp.v1.WatchResponse.node:type_name -> offramp.v1.NodeSummary
-	20, // 32: offramp.v1.WatchResponse.synced:type_name -> offramp.v1.Synced
-	9,  // 33: offramp.v1.FleetService.GetReadiness:input_type -> offramp.v1.GetReadinessRequest
-	13, // 34: offramp.v1.FleetService.ListNodes:input_type -> offramp.v1.ListNodesRequest
-	15, // 35: offramp.v1.FleetService.GetNode:input_type -> offramp.v1.GetNodeRequest
-	18, // 36: offramp.v1.FleetService.Watch:input_type -> offramp.v1.WatchRequest
-	10, // 37: offramp.v1.FleetService.GetReadiness:output_type -> offramp.v1.GetReadinessResponse
-	14, // 38: offramp.v1.FleetService.ListNodes:output_type -> offramp.v1.ListNodesResponse
-	16, // 39: offramp.v1.FleetService.GetNode:output_type -> offramp.v1.GetNodeResponse
-	19, // 40: offramp.v1.FleetService.Watch:output_type -> offramp.v1.WatchResponse
-	37, // [37:41] is the sub-list for method output_type
-	33, // [33:37] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	25, // 24: offramp.v1.ListNodesResponse.at:type_name -> google.protobuf.Timestamp
+	23, // 25: offramp.v1.GetNodeRequest.target:type_name -> offramp.v1.Target
+	27, // 26: offramp.v1.GetNodeRequest.lists:type_name -> offramp.v1.ListName
+	7,  // 27: offramp.v1.GetNodeResponse.summary:type_name -> offramp.v1.NodeSummary
+	28, // 28: offramp.v1.GetNodeResponse.facts:type_name -> offramp.v1.NodeFacts
+	17, // 29: offramp.v1.GetNodeResponse.lists:type_name -> offramp.v1.NamedList
+	29, // 30: offramp.v1.NamedList.list:type_name -> offramp.v1.ListDigest
+	27, // 31: offramp.v1.GetDetailRequest.list:type_name -> offramp.v1.ListName
+	30, // 32: offramp.v1.GetDetailRequest.service:type_name -> offramp.v1.ServiceQuery
+	31, // 33: offramp.v1.GetDetailRequest.chain:type_name -> offramp.v1.ChainQuery
+	23, // 34: offramp.v1.WatchRequest.target:type_name -> offramp.v1.Target
+	7,  // 35: offramp.v1.WatchResponse.node:type_name -> offramp.v1.NodeSummary
+	22, // 36: offramp.v1.WatchResponse.synced:type_name -> offramp.v1.Synced
+	9,  // 37: offramp.v1.FleetService.GetReadiness:input_type -> offramp.v1.GetReadinessRequest
+	13, // 38: offramp.v1.FleetService.ListNodes:input_type -> offramp.v1.ListNodesRequest
+	15, // 39: offramp.v1.FleetService.GetNode:input_type -> offramp.v1.GetNodeRequest
+	20, // 40: offramp.v1.FleetService.Watch:input_type -> offramp.v1.WatchRequest
+	18, // 41: offramp.v1.FleetService.GetDetail:input_type -> offramp.v1.GetDetailRequest
+	10, // 42: offramp.v1.FleetService.GetReadiness:output_type -> offramp.v1.GetReadinessResponse
+	14, // 43: offramp.v1.FleetService.ListNodes:output_type -> offramp.v1.ListNodesResponse
+	16, // 44: offramp.v1.FleetService.GetNode:output_type -> offramp.v1.GetNodeResponse
+	21, // 45: offramp.v1.FleetService.Watch:output_type -> offramp.v1.WatchResponse
+	19, // 46: offramp.v1.FleetService.GetDetail:output_type -> offramp.v1.GetDetailResponse
+	42, // [42:47] is the sub-list for method output_type
+	37, // [37:42] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_offramp_v1_fleet_proto_init() }
@@ -1831,7 +2048,13 @@ func file_offramp_v1_fleet_proto_init() {
 	}
 	file_offramp_v1_agent_proto_init()
 	file_offramp_v1_facts_proto_init()
-	file_offramp_v1_fleet_proto_msgTypes[15].OneofWrappers = []any{
+	file_offramp_v1_fleet_proto_msgTypes[14].OneofWrappers = []any{
+		(*GetDetailRequest_List)(nil),
+		(*GetDetailRequest_Service)(nil),
+		(*GetDetailRequest_Ipset)(nil),
+		(*GetDetailRequest_Chain)(nil),
+	}
+	file_offramp_v1_fleet_proto_msgTypes[17].OneofWrappers = []any{
 		(*WatchResponse_Node)(nil),
 		(*WatchResponse_Synced)(nil),
 		(*WatchResponse_Forgotten)(nil),
@@ -1842,7 +2065,7 @@ func file_offramp_v1_fleet_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offramp_v1_fleet_proto_rawDesc), len(file_offramp_v1_fleet_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   17,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const (
 	FleetService_ListNodes_FullMethodName    = "/offramp.v1.FleetService/ListNodes"
 	FleetService_GetNode_FullMethodName      = "/offramp.v1.FleetService/GetNode"
 	FleetService_Watch_FullMethodName        = "/offramp.v1.FleetService/Watch"
+	FleetService_GetDetail_FullMethodName    = "/offramp.v1.FleetService/GetDetail"
 )
 
 // FleetServiceClient is the client API for FleetService service.
@@ -39,6 +40,9 @@ type FleetServiceClient interface {
 	GetNode(ctx context.Context, in *GetNodeRequest, opts ...grpc.CallOption) (*GetNodeResponse, error)
 	// Watch sends every node once, then a mark, then every change.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
+	// GetDetail asks a node for more than its report carries and streams the answer. UNAVAILABLE for a node without a stream,
+	// NOT_FOUND for one that never reported.
+	GetDetail(ctx context.Context, in *GetDetailRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetDetailResponse], error)
 }
 
 type fleetServiceClient struct {
@@ -98,6 +102,25 @@ func (c *fleetServiceClient) Watch(ctx context.Context, in *WatchRequest, opts .
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FleetService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 
+func (c *fleetServiceClient) GetDetail(ctx context.Context, in *GetDetailRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetDetailResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FleetService_ServiceDesc.Streams[1], FleetService_GetDetail_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[GetDetailRequest, GetDetailResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FleetService_GetDetailClient = grpc.ServerStreamingClient[GetDetailResponse]
+
 // FleetServiceServer is the server API for FleetService service.
 // All implementations must embed UnimplementedFleetServiceServer
 // for forward compatibility.
@@ -112,6 +135,9 @@ type FleetServiceServer interface {
 	GetNode(context.Context, *GetNodeRequest) (*GetNodeResponse, error)
 	// Watch sends every node once, then a mark, then every change.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
+	// GetDetail asks a node for more than its report carries and streams the answer. UNAVAILABLE for a node without a stream,
+	// NOT_FOUND for one that never reported.
+	GetDetail(*GetDetailRequest, grpc.ServerStreamingServer[GetDetailResponse]) error
 	mustEmbedUnimplementedFleetServiceServer()
 }
 
@@ -133,6 +159,9 @@ func (UnimplementedFleetServiceServer) GetNode(context.Context, *GetNodeRequest)
 }
 func (UnimplementedFleetServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedFleetServiceServer) GetDetail(*GetDetailRequest, grpc.ServerStreamingServer[GetDetailResponse]) error {
+	return status.Error(codes.Unimplemented, "method GetDetail not implemented")
 }
 func (UnimplementedFleetServiceServer) mustEmbedUnimplementedFleetServiceServer() {}
 func (UnimplementedFleetServiceServer) testEmbeddedByValue()                      {}
@@ -220,6 +249,17 @@ func _FleetService_Watch_Handler(srv interface{}, stream grpc.ServerStream) erro
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FleetService_WatchServer = grpc.ServerStreamingServer[WatchResponse]
 
+func _FleetService_GetDetail_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(GetDetailRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FleetServiceServer).GetDetail(m, &grpc.GenericServerStream[GetDetailRequest, GetDetailResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FleetService_GetDetailServer = grpc.ServerStreamingServer[GetDetailResponse]
+
 // FleetService_ServiceDesc is the grpc.ServiceDesc for FleetService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -244,6 +284,11 @@ var FleetService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Watch",
 			Handler:       _FleetService_Watch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "GetDetail",
+			Handler:       _FleetService_GetDetail_Handler,
 			ServerStreams: true,
 		},
 	},
