@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"offramp.dev/offramp/internal/facts"
 	v1 "offramp.dev/offramp/proto/offramp/v1"
