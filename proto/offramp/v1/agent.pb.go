@@ -163,6 +163,7 @@ type ConnectResponse struct {
 	//	*ConnectResponse_DetailRequest
 	//	*ConnectResponse_Order
 	//	*ConnectResponse_OrderAcknowledgement
+	//	*ConnectResponse_DetailCancel
 	Message       isConnectResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -241,6 +242,15 @@ func (x *ConnectResponse) GetOrderAcknowledgement() *OrderAcknowledgement {
 	return nil
 }
 
+func (x *ConnectResponse) GetDetailCancel() *DetailCancel {
+	if x != nil {
+		if x, ok := x.Message.(*ConnectResponse_DetailCancel); ok {
+			return x.DetailCancel
+		}
+	}
+	return nil
+}
+
 type isConnectResponse_Message interface {
 	isConnectResponse_Message()
 }
@@ -261,6 +271,10 @@ type ConnectResponse_OrderAcknowledgement struct {
 	OrderAcknowledgement *OrderAcknowledgement `protobuf:"bytes,4,opt,name=order_acknowledgement,json=orderAcknowledgement,proto3,oneof"`
 }
 
+type ConnectResponse_DetailCancel struct {
+	DetailCancel *DetailCancel `protobuf:"bytes,5,opt,name=detail_cancel,json=detailCancel,proto3,oneof"`
+}
+
 func (*ConnectResponse_Welcome) isConnectResponse_Message() {}
 
 func (*ConnectResponse_DetailRequest) isConnectResponse_Message() {}
@@ -268,6 +282,8 @@ func (*ConnectResponse_DetailRequest) isConnectResponse_Message() {}
 func (*ConnectResponse_Order) isConnectResponse_Message() {}
 
 func (*ConnectResponse_OrderAcknowledgement) isConnectResponse_Message() {}
+
+func (*ConnectResponse_DetailCancel) isConnectResponse_Message() {}
 
 // Hello is the first message of a stream.
 type Hello struct {
@@ -801,6 +817,53 @@ func (*DetailRequest_Ipset) isDetailRequest_Detail() {}
 
 func (*DetailRequest_Chain) isDetailRequest_Detail() {}
 
+// DetailCancel says that nobody waits for an answer any more. The agent stops and sends a last part with an error, unless the
+// last one is on its way. An agent that does not know it goes on, within its bounds.
+type DetailCancel struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the DetailRequest.
+	Id            uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DetailCancel) Reset() {
+	*x = DetailCancel{}
+	mi := &file_offramp_v1_agent_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DetailCancel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DetailCancel) ProtoMessage() {}
+
+func (x *DetailCancel) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_agent_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DetailCancel.ProtoReflect.Descriptor instead.
+func (*DetailCancel) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DetailCancel) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
 // ServiceQuery names a Service by its addresses.
 type ServiceQuery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -817,7 +880,7 @@ type ServiceQuery struct {
 
 func (x *ServiceQuery) Reset() {
 	*x = ServiceQuery{}
-	mi := &file_offramp_v1_agent_proto_msgTypes[10]
+	mi := &file_offramp_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +892,7 @@ func (x *ServiceQuery) String() string {
 func (*ServiceQuery) ProtoMessage() {}
 
 func (x *ServiceQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_agent_proto_msgTypes[10]
+	mi := &file_offramp_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +905,7 @@ func (x *ServiceQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceQuery.ProtoReflect.Descriptor instead.
 func (*ServiceQuery) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ServiceQuery) GetProtocol() string {
@@ -888,7 +951,7 @@ type ChainQuery struct {
 
 func (x *ChainQuery) Reset() {
 	*x = ChainQuery{}
-	mi := &file_offramp_v1_agent_proto_msgTypes[11]
+	mi := &file_offramp_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -900,7 +963,7 @@ func (x *ChainQuery) String() string {
 func (*ChainQuery) ProtoMessage() {}
 
 func (x *ChainQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_agent_proto_msgTypes[11]
+	mi := &file_offramp_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -913,7 +976,7 @@ func (x *ChainQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainQuery.ProtoReflect.Descriptor instead.
 func (*ChainQuery) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ChainQuery) GetSection() SectionKind {
@@ -959,7 +1022,7 @@ type DetailPart struct {
 
 func (x *DetailPart) Reset() {
 	*x = DetailPart{}
-	mi := &file_offramp_v1_agent_proto_msgTypes[12]
+	mi := &file_offramp_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1034,7 @@ func (x *DetailPart) String() string {
 func (*DetailPart) ProtoMessage() {}
 
 func (x *DetailPart) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_agent_proto_msgTypes[12]
+	mi := &file_offramp_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1047,7 @@ func (x *DetailPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetailPart.ProtoReflect.Descriptor instead.
 func (*DetailPart) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_offramp_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DetailPart) GetId() uint64 {
@@ -1028,12 +1091,13 @@ const file_offramp_v1_agent_proto_rawDesc = "" +
 	"\vdetail_part\x18\x04 \x01(\v2\x16.offramp.v1.DetailPartH\x00R\n" +
 	"detailPart\x12<\n" +
 	"\forder_update\x18\x05 \x01(\v2\x17.offramp.v1.OrderUpdateH\x00R\vorderUpdateB\t\n" +
-	"\amessage\"\x95\x02\n" +
+	"\amessage\"\xd6\x02\n" +
 	"\x0fConnectResponse\x12/\n" +
 	"\awelcome\x18\x01 \x01(\v2\x13.offramp.v1.WelcomeH\x00R\awelcome\x12B\n" +
 	"\x0edetail_request\x18\x02 \x01(\v2\x19.offramp.v1.DetailRequestH\x00R\rdetailRequest\x12)\n" +
 	"\x05order\x18\x03 \x01(\v2\x11.offramp.v1.OrderH\x00R\x05order\x12W\n" +
-	"\x15order_acknowledgement\x18\x04 \x01(\v2 .offramp.v1.OrderAcknowledgementH\x00R\x14orderAcknowledgementB\t\n" +
+	"\x15order_acknowledgement\x18\x04 \x01(\v2 .offramp.v1.OrderAcknowledgementH\x00R\x14orderAcknowledgement\x12?\n" +
+	"\rdetail_cancel\x18\x05 \x01(\v2\x18.offramp.v1.DetailCancelH\x00R\fdetailCancelB\t\n" +
 	"\amessage\"\x8a\x01\n" +
 	"\x05Hello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12#\n" +
@@ -1065,7 +1129,9 @@ const file_offramp_v1_agent_proto_rawDesc = "" +
 	"\aservice\x18\x03 \x01(\v2\x18.offramp.v1.ServiceQueryH\x00R\aservice\x12\x16\n" +
 	"\x05ipset\x18\x04 \x01(\tH\x00R\x05ipset\x12.\n" +
 	"\x05chain\x18\x05 \x01(\v2\x16.offramp.v1.ChainQueryH\x00R\x05chainB\b\n" +
-	"\x06detail\"y\n" +
+	"\x06detail\"\x1e\n" +
+	"\fDetailCancel\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\"y\n" +
 	"\fServiceQuery\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\tR\bprotocol\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x12\n" +
@@ -1098,7 +1164,7 @@ func file_offramp_v1_agent_proto_rawDescGZIP() []byte {
 	return file_offramp_v1_agent_proto_rawDescData
 }
 
-var file_offramp_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_offramp_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_offramp_v1_agent_proto_goTypes = []any{
 	(*ConnectRequest)(nil),        // 0: offramp.v1.ConnectRequest
 	(*ConnectResponse)(nil),       // 1: offramp.v1.ConnectResponse
@@ -1110,50 +1176,52 @@ var file_offramp_v1_agent_proto_goTypes = []any{
 	(*Heartbeat)(nil),             // 7: offramp.v1.Heartbeat
 	(*SectionHeartbeat)(nil),      // 8: offramp.v1.SectionHeartbeat
 	(*DetailRequest)(nil),         // 9: offramp.v1.DetailRequest
-	(*ServiceQuery)(nil),          // 10: offramp.v1.ServiceQuery
-	(*ChainQuery)(nil),            // 11: offramp.v1.ChainQuery
-	(*DetailPart)(nil),            // 12: offramp.v1.DetailPart
-	(*OrderUpdate)(nil),           // 13: offramp.v1.OrderUpdate
-	(*Order)(nil),                 // 14: offramp.v1.Order
-	(*OrderAcknowledgement)(nil),  // 15: offramp.v1.OrderAcknowledgement
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
-	(SectionKind)(0),              // 18: offramp.v1.SectionKind
-	(*SectionVolatile)(nil),       // 19: offramp.v1.SectionVolatile
-	(*ListDigest)(nil),            // 20: offramp.v1.ListDigest
+	(*DetailCancel)(nil),          // 10: offramp.v1.DetailCancel
+	(*ServiceQuery)(nil),          // 11: offramp.v1.ServiceQuery
+	(*ChainQuery)(nil),            // 12: offramp.v1.ChainQuery
+	(*DetailPart)(nil),            // 13: offramp.v1.DetailPart
+	(*OrderUpdate)(nil),           // 14: offramp.v1.OrderUpdate
+	(*Order)(nil),                 // 15: offramp.v1.Order
+	(*OrderAcknowledgement)(nil),  // 16: offramp.v1.OrderAcknowledgement
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
+	(SectionKind)(0),              // 19: offramp.v1.SectionKind
+	(*SectionVolatile)(nil),       // 20: offramp.v1.SectionVolatile
+	(*ListDigest)(nil),            // 21: offramp.v1.ListDigest
 }
 var file_offramp_v1_agent_proto_depIdxs = []int32{
 	2,  // 0: offramp.v1.ConnectRequest.hello:type_name -> offramp.v1.Hello
 	5,  // 1: offramp.v1.ConnectRequest.report:type_name -> offramp.v1.Report
 	7,  // 2: offramp.v1.ConnectRequest.heartbeat:type_name -> offramp.v1.Heartbeat
-	12, // 3: offramp.v1.ConnectRequest.detail_part:type_name -> offramp.v1.DetailPart
-	13, // 4: offramp.v1.ConnectRequest.order_update:type_name -> offramp.v1.OrderUpdate
+	13, // 3: offramp.v1.ConnectRequest.detail_part:type_name -> offramp.v1.DetailPart
+	14, // 4: offramp.v1.ConnectRequest.order_update:type_name -> offramp.v1.OrderUpdate
 	3,  // 5: offramp.v1.ConnectResponse.welcome:type_name -> offramp.v1.Welcome
 	9,  // 6: offramp.v1.ConnectResponse.detail_request:type_name -> offramp.v1.DetailRequest
-	14, // 7: offramp.v1.ConnectResponse.order:type_name -> offramp.v1.Order
-	15, // 8: offramp.v1.ConnectResponse.order_acknowledgement:type_name -> offramp.v1.OrderAcknowledgement
-	16, // 9: offramp.v1.Hello.now:type_name -> google.protobuf.Timestamp
-	4,  // 10: offramp.v1.Welcome.known:type_name -> offramp.v1.SectionDigest
-	17, // 11: offramp.v1.Welcome.heartbeat_interval:type_name -> google.protobuf.Duration
-	18, // 12: offramp.v1.SectionDigest.kind:type_name -> offramp.v1.SectionKind
-	6,  // 13: offramp.v1.Report.sections:type_name -> offramp.v1.SectionReport
-	18, // 14: offramp.v1.SectionReport.kind:type_name -> offramp.v1.SectionKind
-	19, // 15: offramp.v1.SectionReport.volatile:type_name -> offramp.v1.SectionVolatile
-	16, // 16: offramp.v1.Heartbeat.now:type_name -> google.protobuf.Timestamp
-	8,  // 17: offramp.v1.Heartbeat.sections:type_name -> offramp.v1.SectionHeartbeat
-	18, // 18: offramp.v1.SectionHeartbeat.kind:type_name -> offramp.v1.SectionKind
-	19, // 19: offramp.v1.SectionHeartbeat.volatile:type_name -> offramp.v1.SectionVolatile
-	20, // 20: offramp.v1.DetailRequest.list:type_name -> offramp.v1.ListDigest
-	10, // 21: offramp.v1.DetailRequest.service:type_name -> offramp.v1.ServiceQuery
-	11, // 22: offramp.v1.DetailRequest.chain:type_name -> offramp.v1.ChainQuery
-	18, // 23: offramp.v1.ChainQuery.section:type_name -> offramp.v1.SectionKind
-	0,  // 24: offramp.v1.AgentService.Connect:input_type -> offramp.v1.ConnectRequest
-	1,  // 25: offramp.v1.AgentService.Connect:output_type -> offramp.v1.ConnectResponse
-	25, // [25:26] is the sub-list for method output_type
-	24, // [24:25] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	15, // 7: offramp.v1.ConnectResponse.order:type_name -> offramp.v1.Order
+	16, // 8: offramp.v1.ConnectResponse.order_acknowledgement:type_name -> offramp.v1.OrderAcknowledgement
+	10, // 9: offramp.v1.ConnectResponse.detail_cancel:type_name -> offramp.v1.DetailCancel
+	17, // 10: offramp.v1.Hello.now:type_name -> google.protobuf.Timestamp
+	4,  // 11: offramp.v1.Welcome.known:type_name -> offramp.v1.SectionDigest
+	18, // 12: offramp.v1.Welcome.heartbeat_interval:type_name -> google.protobuf.Duration
+	19, // 13: offramp.v1.SectionDigest.kind:type_name -> offramp.v1.SectionKind
+	6,  // 14: offramp.v1.Report.sections:type_name -> offramp.v1.SectionReport
+	19, // 15: offramp.v1.SectionReport.kind:type_name -> offramp.v1.SectionKind
+	20, // 16: offramp.v1.SectionReport.volatile:type_name -> offramp.v1.SectionVolatile
+	17, // 17: offramp.v1.Heartbeat.now:type_name -> google.protobuf.Timestamp
+	8,  // 18: offramp.v1.Heartbeat.sections:type_name -> offramp.v1.SectionHeartbeat
+	19, // 19: offramp.v1.SectionHeartbeat.kind:type_name -> offramp.v1.SectionKind
+	20, // 20: offramp.v1.SectionHeartbeat.volatile:type_name -> offramp.v1.SectionVolatile
+	21, // 21: offramp.v1.DetailRequest.list:type_name -> offramp.v1.ListDigest
+	11, // 22: offramp.v1.DetailRequest.service:type_name -> offramp.v1.ServiceQuery
+	12, // 23: offramp.v1.DetailRequest.chain:type_name -> offramp.v1.ChainQuery
+	19, // 24: offramp.v1.ChainQuery.section:type_name -> offramp.v1.SectionKind
+	0,  // 25: offramp.v1.AgentService.Connect:input_type -> offramp.v1.ConnectRequest
+	1,  // 26: offramp.v1.AgentService.Connect:output_type -> offramp.v1.ConnectResponse
+	26, // [26:27] is the sub-list for method output_type
+	25, // [25:26] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_offramp_v1_agent_proto_init() }
@@ -1175,6 +1243,7 @@ func file_offramp_v1_agent_proto_init() {
 		(*ConnectResponse_DetailRequest)(nil),
 		(*ConnectResponse_Order)(nil),
 		(*ConnectResponse_OrderAcknowledgement)(nil),
+		(*ConnectResponse_DetailCancel)(nil),
 	}
 	file_offramp_v1_agent_proto_msgTypes[9].OneofWrappers = []any{
 		(*DetailRequest_List)(nil),
@@ -1188,7 +1257,7 @@ func file_offramp_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offramp_v1_agent_proto_rawDesc), len(file_offramp_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -3415,9 +3415,12 @@ type NftablesFacts struct {
 	// LIST_NAME_NFTABLES_SERVICES over both of kube-proxy's tables; unset when there is none.
 	List *ListDigest `protobuf:"bytes,4,opt,name=list,proto3" json:"list,omitempty"`
 	// Base chains of anybody's on the hooks input and forward with policy drop, as "inet firewall input_drop", sorted, at most 20.
-	DropChains    []string `protobuf:"bytes,5,rep,name=drop_chains,json=dropChains,proto3" json:"drop_chains,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	DropChains []string `protobuf:"bytes,5,rep,name=drop_chains,json=dropChains,proto3" json:"drop_chains,omitempty"`
+	// Rules of native tables, kube-proxy's own left out, that set the masquerade mark 0x4000 or match it: at most 20, sorted.
+	ForeignMarks     []*NftMark `protobuf:"bytes,6,rep,name=foreign_marks,json=foreignMarks,proto3" json:"foreign_marks,omitempty"`
+	ForeignMarkCount uint64     `protobuf:"varint,7,opt,name=foreign_mark_count,json=foreignMarkCount,proto3" json:"foreign_mark_count,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *NftablesFacts) Reset() {
@@ -3485,6 +3488,91 @@ func (x *NftablesFacts) GetDropChains() []string {
 	return nil
 }
 
+func (x *NftablesFacts) GetForeignMarks() []*NftMark {
+	if x != nil {
+		return x.ForeignMarks
+	}
+	return nil
+}
+
+func (x *NftablesFacts) GetForeignMarkCount() uint64 {
+	if x != nil {
+		return x.ForeignMarkCount
+	}
+	return 0
+}
+
+// NftMark is a rule of somebody else's about the masquerade mark.
+type NftMark struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Family, table and chain it stands in.
+	Family string `protobuf:"bytes,1,opt,name=family,proto3" json:"family,omitempty"`
+	Table  string `protobuf:"bytes,2,opt,name=table,proto3" json:"table,omitempty"`
+	Chain  string `protobuf:"bytes,3,opt,name=chain,proto3" json:"chain,omitempty"`
+	// What it does with the mark: sets it, or only matches it.
+	Sets          bool `protobuf:"varint,4,opt,name=sets,proto3" json:"sets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NftMark) Reset() {
+	*x = NftMark{}
+	mi := &file_offramp_v1_facts_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NftMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NftMark) ProtoMessage() {}
+
+func (x *NftMark) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_facts_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NftMark.ProtoReflect.Descriptor instead.
+func (*NftMark) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *NftMark) GetFamily() string {
+	if x != nil {
+		return x.Family
+	}
+	return ""
+}
+
+func (x *NftMark) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *NftMark) GetChain() string {
+	if x != nil {
+		return x.Chain
+	}
+	return ""
+}
+
+func (x *NftMark) GetSets() bool {
+	if x != nil {
+		return x.Sets
+	}
+	return false
+}
+
 // NftTable is one native nftables table.
 type NftTable struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3512,7 +3600,7 @@ type NftTable struct {
 
 func (x *NftTable) Reset() {
 	*x = NftTable{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[31]
+	mi := &file_offramp_v1_facts_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3524,7 +3612,7 @@ func (x *NftTable) String() string {
 func (*NftTable) ProtoMessage() {}
 
 func (x *NftTable) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[31]
+	mi := &file_offramp_v1_facts_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3537,7 +3625,7 @@ func (x *NftTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NftTable.ProtoReflect.Descriptor instead.
 func (*NftTable) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{31}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NftTable) GetFamily() string {
@@ -3627,7 +3715,7 @@ type NftBaseChain struct {
 
 func (x *NftBaseChain) Reset() {
 	*x = NftBaseChain{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[32]
+	mi := &file_offramp_v1_facts_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3639,7 +3727,7 @@ func (x *NftBaseChain) String() string {
 func (*NftBaseChain) ProtoMessage() {}
 
 func (x *NftBaseChain) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[32]
+	mi := &file_offramp_v1_facts_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3652,7 +3740,7 @@ func (x *NftBaseChain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NftBaseChain.ProtoReflect.Descriptor instead.
 func (*NftBaseChain) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{32}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NftBaseChain) GetName() string {
@@ -3703,7 +3791,7 @@ type NftSet struct {
 
 func (x *NftSet) Reset() {
 	*x = NftSet{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[33]
+	mi := &file_offramp_v1_facts_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3715,7 +3803,7 @@ func (x *NftSet) String() string {
 func (*NftSet) ProtoMessage() {}
 
 func (x *NftSet) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[33]
+	mi := &file_offramp_v1_facts_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3728,7 +3816,7 @@ func (x *NftSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NftSet.ProtoReflect.Descriptor instead.
 func (*NftSet) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{33}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NftSet) GetName() string {
@@ -3763,7 +3851,7 @@ type NftablesVolatile struct {
 
 func (x *NftablesVolatile) Reset() {
 	*x = NftablesVolatile{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[34]
+	mi := &file_offramp_v1_facts_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3775,7 +3863,7 @@ func (x *NftablesVolatile) String() string {
 func (*NftablesVolatile) ProtoMessage() {}
 
 func (x *NftablesVolatile) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[34]
+	mi := &file_offramp_v1_facts_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3788,7 +3876,7 @@ func (x *NftablesVolatile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NftablesVolatile.ProtoReflect.Descriptor instead.
 func (*NftablesVolatile) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{34}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *NftablesVolatile) GetGeneration() uint32 {
@@ -3808,7 +3896,7 @@ type SysctlsFacts struct {
 
 func (x *SysctlsFacts) Reset() {
 	*x = SysctlsFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[35]
+	mi := &file_offramp_v1_facts_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3820,7 +3908,7 @@ func (x *SysctlsFacts) String() string {
 func (*SysctlsFacts) ProtoMessage() {}
 
 func (x *SysctlsFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[35]
+	mi := &file_offramp_v1_facts_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3833,7 +3921,7 @@ func (x *SysctlsFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SysctlsFacts.ProtoReflect.Descriptor instead.
 func (*SysctlsFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{35}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SysctlsFacts) GetValues() []*Sysctl {
@@ -3861,7 +3949,7 @@ type Sysctl struct {
 
 func (x *Sysctl) Reset() {
 	*x = Sysctl{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[36]
+	mi := &file_offramp_v1_facts_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3873,7 +3961,7 @@ func (x *Sysctl) String() string {
 func (*Sysctl) ProtoMessage() {}
 
 func (x *Sysctl) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[36]
+	mi := &file_offramp_v1_facts_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3886,7 +3974,7 @@ func (x *Sysctl) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sysctl.ProtoReflect.Descriptor instead.
 func (*Sysctl) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{36}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Sysctl) GetPath() string {
@@ -3936,7 +4024,7 @@ type AddressesFacts struct {
 
 func (x *AddressesFacts) Reset() {
 	*x = AddressesFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[37]
+	mi := &file_offramp_v1_facts_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3948,7 +4036,7 @@ func (x *AddressesFacts) String() string {
 func (*AddressesFacts) ProtoMessage() {}
 
 func (x *AddressesFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[37]
+	mi := &file_offramp_v1_facts_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3961,7 +4049,7 @@ func (x *AddressesFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddressesFacts.ProtoReflect.Descriptor instead.
 func (*AddressesFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{37}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AddressesFacts) GetCount() uint64 {
@@ -3992,7 +4080,7 @@ type NodeAddress struct {
 
 func (x *NodeAddress) Reset() {
 	*x = NodeAddress{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[38]
+	mi := &file_offramp_v1_facts_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4004,7 +4092,7 @@ func (x *NodeAddress) String() string {
 func (*NodeAddress) ProtoMessage() {}
 
 func (x *NodeAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[38]
+	mi := &file_offramp_v1_facts_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4017,7 +4105,7 @@ func (x *NodeAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeAddress.ProtoReflect.Descriptor instead.
 func (*NodeAddress) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{38}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *NodeAddress) GetInterface() string {
@@ -4065,7 +4153,7 @@ type HistoryFacts struct {
 
 func (x *HistoryFacts) Reset() {
 	*x = HistoryFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[39]
+	mi := &file_offramp_v1_facts_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4077,7 +4165,7 @@ func (x *HistoryFacts) String() string {
 func (*HistoryFacts) ProtoMessage() {}
 
 func (x *HistoryFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[39]
+	mi := &file_offramp_v1_facts_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4090,7 +4178,7 @@ func (x *HistoryFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryFacts.ProtoReflect.Descriptor instead.
 func (*HistoryFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{39}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *HistoryFacts) GetDurable() bool {
@@ -4133,7 +4221,7 @@ type ModeChange struct {
 
 func (x *ModeChange) Reset() {
 	*x = ModeChange{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[40]
+	mi := &file_offramp_v1_facts_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4145,7 +4233,7 @@ func (x *ModeChange) String() string {
 func (*ModeChange) ProtoMessage() {}
 
 func (x *ModeChange) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[40]
+	mi := &file_offramp_v1_facts_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4158,7 +4246,7 @@ func (x *ModeChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModeChange.ProtoReflect.Descriptor instead.
 func (*ModeChange) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{40}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ModeChange) GetAt() *timestamppb.Timestamp {
@@ -4212,7 +4300,7 @@ type HostFacts struct {
 
 func (x *HostFacts) Reset() {
 	*x = HostFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[41]
+	mi := &file_offramp_v1_facts_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4224,7 +4312,7 @@ func (x *HostFacts) String() string {
 func (*HostFacts) ProtoMessage() {}
 
 func (x *HostFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[41]
+	mi := &file_offramp_v1_facts_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4237,7 +4325,7 @@ func (x *HostFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFacts.ProtoReflect.Descriptor instead.
 func (*HostFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{41}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *HostFacts) GetFeatures() []*KernelFeature {
@@ -4328,7 +4416,7 @@ type HostVolatile struct {
 
 func (x *HostVolatile) Reset() {
 	*x = HostVolatile{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[42]
+	mi := &file_offramp_v1_facts_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4340,7 +4428,7 @@ func (x *HostVolatile) String() string {
 func (*HostVolatile) ProtoMessage() {}
 
 func (x *HostVolatile) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[42]
+	mi := &file_offramp_v1_facts_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4353,7 +4441,7 @@ func (x *HostVolatile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostVolatile.ProtoReflect.Descriptor instead.
 func (*HostVolatile) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{42}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *HostVolatile) GetConntrackCount() uint64 {
@@ -4377,7 +4465,7 @@ type KernelFeature struct {
 
 func (x *KernelFeature) Reset() {
 	*x = KernelFeature{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[43]
+	mi := &file_offramp_v1_facts_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4389,7 +4477,7 @@ func (x *KernelFeature) String() string {
 func (*KernelFeature) ProtoMessage() {}
 
 func (x *KernelFeature) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[43]
+	mi := &file_offramp_v1_facts_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4402,7 +4490,7 @@ func (x *KernelFeature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KernelFeature.ProtoReflect.Descriptor instead.
 func (*KernelFeature) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{43}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *KernelFeature) GetName() string {
@@ -4438,7 +4526,7 @@ type HostProgram struct {
 
 func (x *HostProgram) Reset() {
 	*x = HostProgram{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[44]
+	mi := &file_offramp_v1_facts_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4450,7 +4538,7 @@ func (x *HostProgram) String() string {
 func (*HostProgram) ProtoMessage() {}
 
 func (x *HostProgram) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[44]
+	mi := &file_offramp_v1_facts_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4463,7 +4551,7 @@ func (x *HostProgram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostProgram.ProtoReflect.Descriptor instead.
 func (*HostProgram) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{44}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *HostProgram) GetPath() string {
@@ -4495,7 +4583,7 @@ type HostFile struct {
 
 func (x *HostFile) Reset() {
 	*x = HostFile{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[45]
+	mi := &file_offramp_v1_facts_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4507,7 +4595,7 @@ func (x *HostFile) String() string {
 func (*HostFile) ProtoMessage() {}
 
 func (x *HostFile) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[45]
+	mi := &file_offramp_v1_facts_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4520,7 +4608,7 @@ func (x *HostFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFile.ProtoReflect.Descriptor instead.
 func (*HostFile) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{45}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *HostFile) GetPath() string {
@@ -4803,14 +4891,21 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\n" +
 	"from_chain\x18\x02 \x01(\tR\tfromChain\x12\x19\n" +
 	"\bto_chain\x18\x03 \x01(\tR\atoChain\x12\x10\n" +
-	"\x03set\x18\x04 \x01(\tR\x03set\"\xd4\x01\n" +
+	"\x03set\x18\x04 \x01(\tR\x03set\"\xbc\x02\n" +
 	"\rNftablesFacts\x12\x16\n" +
 	"\x06tables\x18\x01 \x01(\x04R\x06tables\x12.\n" +
 	"\x06owners\x18\x02 \x03(\v2\x16.offramp.v1.OwnerCountR\x06owners\x12.\n" +
 	"\asamples\x18\x03 \x03(\v2\x14.offramp.v1.NftTableR\asamples\x12*\n" +
 	"\x04list\x18\x04 \x01(\v2\x16.offramp.v1.ListDigestR\x04list\x12\x1f\n" +
 	"\vdrop_chains\x18\x05 \x03(\tR\n" +
-	"dropChains\"\xcf\x02\n" +
+	"dropChains\x128\n" +
+	"\rforeign_marks\x18\x06 \x03(\v2\x13.offramp.v1.NftMarkR\fforeignMarks\x12,\n" +
+	"\x12foreign_mark_count\x18\a \x01(\x04R\x10foreignMarkCount\"a\n" +
+	"\aNftMark\x12\x16\n" +
+	"\x06family\x18\x01 \x01(\tR\x06family\x12\x14\n" +
+	"\x05table\x18\x02 \x01(\tR\x05table\x12\x14\n" +
+	"\x05chain\x18\x03 \x01(\tR\x05chain\x12\x12\n" +
+	"\x04sets\x18\x04 \x01(\bR\x04sets\"\xcf\x02\n" +
 	"\bNftTable\x12\x16\n" +
 	"\x06family\x18\x01 \x01(\tR\x06family\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -4968,7 +5063,7 @@ func file_offramp_v1_facts_proto_rawDescGZIP() []byte {
 }
 
 var file_offramp_v1_facts_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_offramp_v1_facts_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_offramp_v1_facts_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_offramp_v1_facts_proto_goTypes = []any{
 	(SectionKind)(0),              // 0: offramp.v1.SectionKind
 	(SectionState)(0),             // 1: offramp.v1.SectionState
@@ -5009,23 +5104,24 @@ var file_offramp_v1_facts_proto_goTypes = []any{
 	(*ChainCount)(nil),            // 36: offramp.v1.ChainCount
 	(*ForeignReference)(nil),      // 37: offramp.v1.ForeignReference
 	(*NftablesFacts)(nil),         // 38: offramp.v1.NftablesFacts
-	(*NftTable)(nil),              // 39: offramp.v1.NftTable
-	(*NftBaseChain)(nil),          // 40: offramp.v1.NftBaseChain
-	(*NftSet)(nil),                // 41: offramp.v1.NftSet
-	(*NftablesVolatile)(nil),      // 42: offramp.v1.NftablesVolatile
-	(*SysctlsFacts)(nil),          // 43: offramp.v1.SysctlsFacts
-	(*Sysctl)(nil),                // 44: offramp.v1.Sysctl
-	(*AddressesFacts)(nil),        // 45: offramp.v1.AddressesFacts
-	(*NodeAddress)(nil),           // 46: offramp.v1.NodeAddress
-	(*HistoryFacts)(nil),          // 47: offramp.v1.HistoryFacts
-	(*ModeChange)(nil),            // 48: offramp.v1.ModeChange
-	(*HostFacts)(nil),             // 49: offramp.v1.HostFacts
-	(*HostVolatile)(nil),          // 50: offramp.v1.HostVolatile
-	(*KernelFeature)(nil),         // 51: offramp.v1.KernelFeature
-	(*HostProgram)(nil),           // 52: offramp.v1.HostProgram
-	(*HostFile)(nil),              // 53: offramp.v1.HostFile
-	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 55: google.protobuf.Duration
+	(*NftMark)(nil),               // 39: offramp.v1.NftMark
+	(*NftTable)(nil),              // 40: offramp.v1.NftTable
+	(*NftBaseChain)(nil),          // 41: offramp.v1.NftBaseChain
+	(*NftSet)(nil),                // 42: offramp.v1.NftSet
+	(*NftablesVolatile)(nil),      // 43: offramp.v1.NftablesVolatile
+	(*SysctlsFacts)(nil),          // 44: offramp.v1.SysctlsFacts
+	(*Sysctl)(nil),                // 45: offramp.v1.Sysctl
+	(*AddressesFacts)(nil),        // 46: offramp.v1.AddressesFacts
+	(*NodeAddress)(nil),           // 47: offramp.v1.NodeAddress
+	(*HistoryFacts)(nil),          // 48: offramp.v1.HistoryFacts
+	(*ModeChange)(nil),            // 49: offramp.v1.ModeChange
+	(*HostFacts)(nil),             // 50: offramp.v1.HostFacts
+	(*HostVolatile)(nil),          // 51: offramp.v1.HostVolatile
+	(*KernelFeature)(nil),         // 52: offramp.v1.KernelFeature
+	(*HostProgram)(nil),           // 53: offramp.v1.HostProgram
+	(*HostFile)(nil),              // 54: offramp.v1.HostFile
+	(*timestamppb.Timestamp)(nil), // 55: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 56: google.protobuf.Duration
 }
 var file_offramp_v1_facts_proto_depIdxs = []int32{
 	9,  // 0: offramp.v1.NodeFacts.sections:type_name -> offramp.v1.Section
@@ -5040,20 +5136,20 @@ var file_offramp_v1_facts_proto_depIdxs = []int32{
 	31, // 9: offramp.v1.SectionStable.ipsets:type_name -> offramp.v1.IpsetsFacts
 	34, // 10: offramp.v1.SectionStable.iptables:type_name -> offramp.v1.IptablesFacts
 	38, // 11: offramp.v1.SectionStable.nftables:type_name -> offramp.v1.NftablesFacts
-	43, // 12: offramp.v1.SectionStable.sysctls:type_name -> offramp.v1.SysctlsFacts
-	45, // 13: offramp.v1.SectionStable.addresses:type_name -> offramp.v1.AddressesFacts
-	47, // 14: offramp.v1.SectionStable.history:type_name -> offramp.v1.HistoryFacts
-	49, // 15: offramp.v1.SectionStable.host:type_name -> offramp.v1.HostFacts
-	54, // 16: offramp.v1.SectionVolatile.read_at:type_name -> google.protobuf.Timestamp
-	55, // 17: offramp.v1.SectionVolatile.read_took:type_name -> google.protobuf.Duration
+	44, // 12: offramp.v1.SectionStable.sysctls:type_name -> offramp.v1.SysctlsFacts
+	46, // 13: offramp.v1.SectionStable.addresses:type_name -> offramp.v1.AddressesFacts
+	48, // 14: offramp.v1.SectionStable.history:type_name -> offramp.v1.HistoryFacts
+	50, // 15: offramp.v1.SectionStable.host:type_name -> offramp.v1.HostFacts
+	55, // 16: offramp.v1.SectionVolatile.read_at:type_name -> google.protobuf.Timestamp
+	56, // 17: offramp.v1.SectionVolatile.read_took:type_name -> google.protobuf.Duration
 	14, // 18: offramp.v1.SectionVolatile.kernel:type_name -> offramp.v1.KernelVolatile
 	20, // 19: offramp.v1.SectionVolatile.kube_proxy:type_name -> offramp.v1.KubeProxyVolatile
 	26, // 20: offramp.v1.SectionVolatile.ipvs:type_name -> offramp.v1.IpvsVolatile
 	29, // 21: offramp.v1.SectionVolatile.ipvs_link:type_name -> offramp.v1.IpvsLinkVolatile
-	42, // 22: offramp.v1.SectionVolatile.nftables:type_name -> offramp.v1.NftablesVolatile
-	50, // 23: offramp.v1.SectionVolatile.host:type_name -> offramp.v1.HostVolatile
+	43, // 22: offramp.v1.SectionVolatile.nftables:type_name -> offramp.v1.NftablesVolatile
+	51, // 23: offramp.v1.SectionVolatile.host:type_name -> offramp.v1.HostVolatile
 	5,  // 24: offramp.v1.ListDigest.name:type_name -> offramp.v1.ListName
-	54, // 25: offramp.v1.KernelVolatile.booted_at:type_name -> google.protobuf.Timestamp
+	55, // 25: offramp.v1.KernelVolatile.booted_at:type_name -> google.protobuf.Timestamp
 	3,  // 26: offramp.v1.KubeProxyFacts.configured_mode:type_name -> offramp.v1.ProxyMode
 	4,  // 27: offramp.v1.KubeProxyFacts.configured_mode_origin:type_name -> offramp.v1.ModeOrigin
 	3,  // 28: offramp.v1.KubeProxyFacts.running_mode:type_name -> offramp.v1.ProxyMode
@@ -5065,11 +5161,11 @@ var file_offramp_v1_facts_proto_depIdxs = []int32{
 	3,  // 34: offramp.v1.KubeProxyFile.mode:type_name -> offramp.v1.ProxyMode
 	4,  // 35: offramp.v1.KubeProxyFile.mode_origin:type_name -> offramp.v1.ModeOrigin
 	21, // 36: offramp.v1.KubeProxyVolatile.syncs:type_name -> offramp.v1.FamilySync
-	54, // 37: offramp.v1.KubeProxyVolatile.started_at:type_name -> google.protobuf.Timestamp
-	55, // 38: offramp.v1.KubeProxyVolatile.mean_sync_duration:type_name -> google.protobuf.Duration
+	55, // 37: offramp.v1.KubeProxyVolatile.started_at:type_name -> google.protobuf.Timestamp
+	56, // 38: offramp.v1.KubeProxyVolatile.mean_sync_duration:type_name -> google.protobuf.Duration
 	2,  // 39: offramp.v1.FamilySync.family:type_name -> offramp.v1.AddressFamily
-	54, // 40: offramp.v1.FamilySync.last_sync:type_name -> google.protobuf.Timestamp
-	54, // 41: offramp.v1.FamilySync.last_queued:type_name -> google.protobuf.Timestamp
+	55, // 40: offramp.v1.FamilySync.last_sync:type_name -> google.protobuf.Timestamp
+	55, // 41: offramp.v1.FamilySync.last_queued:type_name -> google.protobuf.Timestamp
 	24, // 42: offramp.v1.IpvsFacts.schedulers:type_name -> offramp.v1.SchedulerCount
 	22, // 43: offramp.v1.IpvsFacts.owners:type_name -> offramp.v1.OwnerCount
 	25, // 44: offramp.v1.IpvsFacts.samples:type_name -> offramp.v1.VirtualServer
@@ -5090,30 +5186,31 @@ var file_offramp_v1_facts_proto_depIdxs = []int32{
 	37, // 59: offramp.v1.IptablesFacts.foreign_set_matches:type_name -> offramp.v1.ForeignReference
 	37, // 60: offramp.v1.IptablesFacts.foreign_marks:type_name -> offramp.v1.ForeignReference
 	22, // 61: offramp.v1.NftablesFacts.owners:type_name -> offramp.v1.OwnerCount
-	39, // 62: offramp.v1.NftablesFacts.samples:type_name -> offramp.v1.NftTable
+	40, // 62: offramp.v1.NftablesFacts.samples:type_name -> offramp.v1.NftTable
 	12, // 63: offramp.v1.NftablesFacts.list:type_name -> offramp.v1.ListDigest
-	40, // 64: offramp.v1.NftTable.base_chains:type_name -> offramp.v1.NftBaseChain
-	41, // 65: offramp.v1.NftTable.set_samples:type_name -> offramp.v1.NftSet
-	44, // 66: offramp.v1.SysctlsFacts.values:type_name -> offramp.v1.Sysctl
-	1,  // 67: offramp.v1.Sysctl.state:type_name -> offramp.v1.SectionState
-	46, // 68: offramp.v1.AddressesFacts.samples:type_name -> offramp.v1.NodeAddress
-	54, // 69: offramp.v1.HistoryFacts.since:type_name -> google.protobuf.Timestamp
-	48, // 70: offramp.v1.HistoryFacts.mode_changes:type_name -> offramp.v1.ModeChange
-	54, // 71: offramp.v1.HistoryFacts.no_kube_proxy_since:type_name -> google.protobuf.Timestamp
-	54, // 72: offramp.v1.ModeChange.at:type_name -> google.protobuf.Timestamp
-	3,  // 73: offramp.v1.ModeChange.from:type_name -> offramp.v1.ProxyMode
-	3,  // 74: offramp.v1.ModeChange.to:type_name -> offramp.v1.ProxyMode
-	51, // 75: offramp.v1.HostFacts.features:type_name -> offramp.v1.KernelFeature
-	52, // 76: offramp.v1.HostFacts.programs:type_name -> offramp.v1.HostProgram
-	22, // 77: offramp.v1.HostFacts.accounting_objects:type_name -> offramp.v1.OwnerCount
-	53, // 78: offramp.v1.HostFacts.files:type_name -> offramp.v1.HostFile
-	6,  // 79: offramp.v1.KernelFeature.state:type_name -> offramp.v1.FeatureState
-	3,  // 80: offramp.v1.KernelFeature.needed_by:type_name -> offramp.v1.ProxyMode
-	81, // [81:81] is the sub-list for method output_type
-	81, // [81:81] is the sub-list for method input_type
-	81, // [81:81] is the sub-list for extension type_name
-	81, // [81:81] is the sub-list for extension extendee
-	0,  // [0:81] is the sub-list for field type_name
+	39, // 64: offramp.v1.NftablesFacts.foreign_marks:type_name -> offramp.v1.NftMark
+	41, // 65: offramp.v1.NftTable.base_chains:type_name -> offramp.v1.NftBaseChain
+	42, // 66: offramp.v1.NftTable.set_samples:type_name -> offramp.v1.NftSet
+	45, // 67: offramp.v1.SysctlsFacts.values:type_name -> offramp.v1.Sysctl
+	1,  // 68: offramp.v1.Sysctl.state:type_name -> offramp.v1.SectionState
+	47, // 69: offramp.v1.AddressesFacts.samples:type_name -> offramp.v1.NodeAddress
+	55, // 70: offramp.v1.HistoryFacts.since:type_name -> google.protobuf.Timestamp
+	49, // 71: offramp.v1.HistoryFacts.mode_changes:type_name -> offramp.v1.ModeChange
+	55, // 72: offramp.v1.HistoryFacts.no_kube_proxy_since:type_name -> google.protobuf.Timestamp
+	55, // 73: offramp.v1.ModeChange.at:type_name -> google.protobuf.Timestamp
+	3,  // 74: offramp.v1.ModeChange.from:type_name -> offramp.v1.ProxyMode
+	3,  // 75: offramp.v1.ModeChange.to:type_name -> offramp.v1.ProxyMode
+	52, // 76: offramp.v1.HostFacts.features:type_name -> offramp.v1.KernelFeature
+	53, // 77: offramp.v1.HostFacts.programs:type_name -> offramp.v1.HostProgram
+	22, // 78: offramp.v1.HostFacts.accounting_objects:type_name -> offramp.v1.OwnerCount
+	54, // 79: offramp.v1.HostFacts.files:type_name -> offramp.v1.HostFile
+	6,  // 80: offramp.v1.KernelFeature.state:type_name -> offramp.v1.FeatureState
+	3,  // 81: offramp.v1.KernelFeature.needed_by:type_name -> offramp.v1.ProxyMode
+	82, // [82:82] is the sub-list for method output_type
+	82, // [82:82] is the sub-list for method input_type
+	82, // [82:82] is the sub-list for extension type_name
+	82, // [82:82] is the sub-list for extension extendee
+	0,  // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_offramp_v1_facts_proto_init() }
@@ -5143,14 +5240,14 @@ func file_offramp_v1_facts_proto_init() {
 		(*SectionVolatile_Host)(nil),
 	}
 	file_offramp_v1_facts_proto_msgTypes[12].OneofWrappers = []any{}
-	file_offramp_v1_facts_proto_msgTypes[33].OneofWrappers = []any{}
+	file_offramp_v1_facts_proto_msgTypes[34].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offramp_v1_facts_proto_rawDesc), len(file_offramp_v1_facts_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

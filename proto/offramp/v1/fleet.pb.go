@@ -271,7 +271,9 @@ type Finding struct {
 	// Where the rule comes from.
 	Source string `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
 	// True when the finding leaves the question open: something could not be read.
-	Undecided     bool `protobuf:"varint,8,opt,name=undecided,proto3" json:"undecided,omitempty"`
+	Undecided bool `protobuf:"varint,8,opt,name=undecided,proto3" json:"undecided,omitempty"`
+	// Set when somebody accepted it: it no longer stands in the way.
+	Accepted      *Acceptance `protobuf:"bytes,9,opt,name=accepted,proto3" json:"accepted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -362,6 +364,109 @@ func (x *Finding) GetUndecided() bool {
 	return false
 }
 
+func (x *Finding) GetAccepted() *Acceptance {
+	if x != nil {
+		return x.Accepted
+	}
+	return nil
+}
+
+// Acceptance is somebody's word that a finding is known and may stay until a date.
+type Acceptance struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	FindingId string                 `protobuf:"bytes,1,opt,name=finding_id,json=findingId,proto3" json:"finding_id,omitempty"`
+	// Kubernetes label selector; empty means every node.
+	Selector string                 `protobuf:"bytes,2,opt,name=selector,proto3" json:"selector,omitempty"`
+	Reason   string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Author   string                 `protobuf:"bytes,4,opt,name=author,proto3" json:"author,omitempty"`
+	At       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
+	// Required. From then on the finding counts again.
+	Until *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
+	// Of the acceptance: made from finding and selector.
+	Id            string `protobuf:"bytes,7,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Acceptance) Reset() {
+	*x = Acceptance{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Acceptance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Acceptance) ProtoMessage() {}
+
+func (x *Acceptance) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Acceptance.ProtoReflect.Descriptor instead.
+func (*Acceptance) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Acceptance) GetFindingId() string {
+	if x != nil {
+		return x.FindingId
+	}
+	return ""
+}
+
+func (x *Acceptance) GetSelector() string {
+	if x != nil {
+		return x.Selector
+	}
+	return ""
+}
+
+func (x *Acceptance) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Acceptance) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *Acceptance) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Acceptance) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *Acceptance) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 // Leftovers counts what kube-proxy made on a node and its running mode does not use.
 type Leftovers struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -385,7 +490,7 @@ type Leftovers struct {
 
 func (x *Leftovers) Reset() {
 	*x = Leftovers{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[1]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -397,7 +502,7 @@ func (x *Leftovers) String() string {
 func (*Leftovers) ProtoMessage() {}
 
 func (x *Leftovers) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[1]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -410,7 +515,7 @@ func (x *Leftovers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leftovers.ProtoReflect.Descriptor instead.
 func (*Leftovers) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{1}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Leftovers) GetVirtualServers() uint64 {
@@ -495,7 +600,7 @@ type Assessment struct {
 
 func (x *Assessment) Reset() {
 	*x = Assessment{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[2]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -507,7 +612,7 @@ func (x *Assessment) String() string {
 func (*Assessment) ProtoMessage() {}
 
 func (x *Assessment) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[2]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -520,7 +625,7 @@ func (x *Assessment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assessment.ProtoReflect.Descriptor instead.
 func (*Assessment) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{2}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Assessment) GetTarget() Target {
@@ -588,14 +693,23 @@ type NodeSummary struct {
 	// By how much the node's clock is ahead of the aggregator's, as of its last heartbeat.
 	ClockSkew *durationpb.Duration `protobuf:"bytes,9,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
 	// Counts of the node, whoever owns the things.
-	Inventory     *Inventory `protobuf:"bytes,10,opt,name=inventory,proto3" json:"inventory,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Inventory *Inventory `protobuf:"bytes,10,opt,name=inventory,proto3" json:"inventory,omitempty"`
+	// From the Node object; empty without the Kubernetes API.
+	Pool           string `protobuf:"bytes,11,opt,name=pool,proto3" json:"pool,omitempty"`
+	KubeletVersion string `protobuf:"bytes,12,opt,name=kubelet_version,json=kubeletVersion,proto3" json:"kubelet_version,omitempty"`
+	// When a node that switched may be called done; unset when it does not soak.
+	SoaksUntil *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=soaks_until,json=soaksUntil,proto3" json:"soaks_until,omitempty"`
+	// There is a Node object, but no agent ever reported for it.
+	NeverSeen bool `protobuf:"varint,14,opt,name=never_seen,json=neverSeen,proto3" json:"never_seen,omitempty"`
+	// The node booted after its mode last changed.
+	RebootedSinceSwitch bool `protobuf:"varint,15,opt,name=rebooted_since_switch,json=rebootedSinceSwitch,proto3" json:"rebooted_since_switch,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *NodeSummary) Reset() {
 	*x = NodeSummary{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[3]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -607,7 +721,7 @@ func (x *NodeSummary) String() string {
 func (*NodeSummary) ProtoMessage() {}
 
 func (x *NodeSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[3]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -620,7 +734,7 @@ func (x *NodeSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSummary.ProtoReflect.Descriptor instead.
 func (*NodeSummary) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{3}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *NodeSummary) GetNode() string {
@@ -693,6 +807,41 @@ func (x *NodeSummary) GetInventory() *Inventory {
 	return nil
 }
 
+func (x *NodeSummary) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *NodeSummary) GetKubeletVersion() string {
+	if x != nil {
+		return x.KubeletVersion
+	}
+	return ""
+}
+
+func (x *NodeSummary) GetSoaksUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SoaksUntil
+	}
+	return nil
+}
+
+func (x *NodeSummary) GetNeverSeen() bool {
+	if x != nil {
+		return x.NeverSeen
+	}
+	return false
+}
+
+func (x *NodeSummary) GetRebootedSinceSwitch() bool {
+	if x != nil {
+		return x.RebootedSinceSwitch
+	}
+	return false
+}
+
 // Inventory counts what is on a node, whoever owns it.
 type Inventory struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
@@ -707,7 +856,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[4]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +868,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[4]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,7 +881,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{4}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Inventory) GetVirtualServers() uint64 {
@@ -771,15 +920,19 @@ func (x *Inventory) GetNftablesTables() uint64 {
 }
 
 type GetReadinessRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Target        Target                 `protobuf:"varint,1,opt,name=target,proto3,enum=offramp.v1.Target" json:"target,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Target Target                 `protobuf:"varint,1,opt,name=target,proto3,enum=offramp.v1.Target" json:"target,omitempty"`
+	// Kubernetes label selector; empty means every node.
+	Selector string `protobuf:"bytes,2,opt,name=selector,proto3" json:"selector,omitempty"`
+	// Minor version of Kubernetes that is asked about, such as "1.40"; empty asks about the target alone.
+	ForVersion    string `protobuf:"bytes,3,opt,name=for_version,json=forVersion,proto3" json:"for_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetReadinessRequest) Reset() {
 	*x = GetReadinessRequest{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[5]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +944,7 @@ func (x *GetReadinessRequest) String() string {
 func (*GetReadinessRequest) ProtoMessage() {}
 
 func (x *GetReadinessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[5]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +957,7 @@ func (x *GetReadinessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReadinessRequest.ProtoReflect.Descriptor instead.
 func (*GetReadinessRequest) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{5}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetReadinessRequest) GetTarget() Target {
@@ -812,6 +965,20 @@ func (x *GetReadinessRequest) GetTarget() Target {
 		return x.Target
 	}
 	return Target_TARGET_UNSPECIFIED
+}
+
+func (x *GetReadinessRequest) GetSelector() string {
+	if x != nil {
+		return x.Selector
+	}
+	return ""
+}
+
+func (x *GetReadinessRequest) GetForVersion() string {
+	if x != nil {
+		return x.ForVersion
+	}
+	return ""
 }
 
 // GetReadinessResponse sums up the fleet.
@@ -836,13 +1003,31 @@ type GetReadinessResponse struct {
 	Leftovers     *Leftovers `protobuf:"bytes,12,opt,name=leftovers,proto3" json:"leftovers,omitempty"`
 	// Since when this aggregator listens: shortly after a start nodes may be missing that did not reconnect yet.
 	ListeningSince *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=listening_since,json=listeningSince,proto3" json:"listening_since,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Findings about the cluster.
+	ClusterFindings []*Finding `protobuf:"bytes,14,rep,name=cluster_findings,json=clusterFindings,proto3" json:"cluster_findings,omitempty"`
+	// Could the whole selection go there: blocked by the worst node or cluster finding, else unknown, else ready.
+	Verdict  Verdict       `protobuf:"varint,15,opt,name=verdict,proto3,enum=offramp.v1.Verdict" json:"verdict,omitempty"`
+	Pools    []*GroupCount `protobuf:"bytes,16,rep,name=pools,proto3" json:"pools,omitempty"`
+	Kernels  []*GroupCount `protobuf:"bytes,17,rep,name=kernels,proto3" json:"kernels,omitempty"`
+	OsImages []*GroupCount `protobuf:"bytes,18,rep,name=os_images,json=osImages,proto3" json:"os_images,omitempty"`
+	// What to do next, in order.
+	Steps []*Step `protobuf:"bytes,19,rep,name=steps,proto3" json:"steps,omitempty"`
+	// The answer about for_version; unset when none was asked about.
+	Upgrade *UpgradeAnswer `protobuf:"bytes,20,opt,name=upgrade,proto3" json:"upgrade,omitempty"`
+	// What of the Kubernetes API could not be read; empty when all was, and one "kubernetes" without API access.
+	Unread []*ClusterSource `protobuf:"bytes,21,rep,name=unread,proto3" json:"unread,omitempty"`
+	// Node objects for which no agent ever reported; among the unknown.
+	NeverSeen        uint64   `protobuf:"varint,22,opt,name=never_seen,json=neverSeen,proto3" json:"never_seen,omitempty"`
+	NeverSeenSamples []string `protobuf:"bytes,23,rep,name=never_seen_samples,json=neverSeenSamples,proto3" json:"never_seen_samples,omitempty"`
+	// Windows and virtual nodes: counted neither ready nor blocked nor unknown.
+	NotApplicable uint64 `protobuf:"varint,24,opt,name=not_applicable,json=notApplicable,proto3" json:"not_applicable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetReadinessResponse) Reset() {
 	*x = GetReadinessResponse{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[6]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -854,7 +1039,7 @@ func (x *GetReadinessResponse) String() string {
 func (*GetReadinessResponse) ProtoMessage() {}
 
 func (x *GetReadinessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[6]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -867,7 +1052,7 @@ func (x *GetReadinessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReadinessResponse.ProtoReflect.Descriptor instead.
 func (*GetReadinessResponse) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{6}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetReadinessResponse) GetTarget() Target {
@@ -961,6 +1146,418 @@ func (x *GetReadinessResponse) GetListeningSince() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *GetReadinessResponse) GetClusterFindings() []*Finding {
+	if x != nil {
+		return x.ClusterFindings
+	}
+	return nil
+}
+
+func (x *GetReadinessResponse) GetVerdict() Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return Verdict_VERDICT_UNSPECIFIED
+}
+
+func (x *GetReadinessResponse) GetPools() []*GroupCount {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+func (x *GetReadinessResponse) GetKernels() []*GroupCount {
+	if x != nil {
+		return x.Kernels
+	}
+	return nil
+}
+
+func (x *GetReadinessResponse) GetOsImages() []*GroupCount {
+	if x != nil {
+		return x.OsImages
+	}
+	return nil
+}
+
+func (x *GetReadinessResponse) GetSteps() []*Step {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *GetReadinessResponse) GetUpgrade() *UpgradeAnswer {
+	if x != nil {
+		return x.Upgrade
+	}
+	return nil
+}
+
+func (x *GetReadinessResponse) GetUnread() []*ClusterSource {
+	if x != nil {
+		return x.Unread
+	}
+	return nil
+}
+
+func (x *GetReadinessResponse) GetNeverSeen() uint64 {
+	if x != nil {
+		return x.NeverSeen
+	}
+	return 0
+}
+
+func (x *GetReadinessResponse) GetNeverSeenSamples() []string {
+	if x != nil {
+		return x.NeverSeenSamples
+	}
+	return nil
+}
+
+func (x *GetReadinessResponse) GetNotApplicable() uint64 {
+	if x != nil {
+		return x.NotApplicable
+	}
+	return 0
+}
+
+// GroupCount is readiness within one group of nodes.
+type GroupCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Pool, kernel release or OS image; empty for nodes without one.
+	Name          string        `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Nodes         uint64        `protobuf:"varint,2,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Ready         uint64        `protobuf:"varint,3,opt,name=ready,proto3" json:"ready,omitempty"`
+	Blocked       uint64        `protobuf:"varint,4,opt,name=blocked,proto3" json:"blocked,omitempty"`
+	Unknown       uint64        `protobuf:"varint,5,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	WithLeftovers uint64        `protobuf:"varint,6,opt,name=with_leftovers,json=withLeftovers,proto3" json:"with_leftovers,omitempty"`
+	Phases        []*PhaseCount `protobuf:"bytes,7,rep,name=phases,proto3" json:"phases,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupCount) Reset() {
+	*x = GroupCount{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupCount) ProtoMessage() {}
+
+func (x *GroupCount) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupCount.ProtoReflect.Descriptor instead.
+func (*GroupCount) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GroupCount) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GroupCount) GetNodes() uint64 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *GroupCount) GetReady() uint64 {
+	if x != nil {
+		return x.Ready
+	}
+	return 0
+}
+
+func (x *GroupCount) GetBlocked() uint64 {
+	if x != nil {
+		return x.Blocked
+	}
+	return 0
+}
+
+func (x *GroupCount) GetUnknown() uint64 {
+	if x != nil {
+		return x.Unknown
+	}
+	return 0
+}
+
+func (x *GroupCount) GetWithLeftovers() uint64 {
+	if x != nil {
+		return x.WithLeftovers
+	}
+	return 0
+}
+
+func (x *GroupCount) GetPhases() []*PhaseCount {
+	if x != nil {
+		return x.Phases
+	}
+	return nil
+}
+
+// Step is one thing to do next.
+type Step struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Stable, such as "pin-mode", "rebuild-images", "first-canary".
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// One line.
+	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// Why this, and why now.
+	Why string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	// Exact commands or settings.
+	Commands []string `protobuf:"bytes,4,rep,name=commands,proto3" json:"commands,omitempty"`
+	// Nodes it is about: count and at most 20 names.
+	Nodes       uint64   `protobuf:"varint,5,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	NodeSamples []string `protobuf:"bytes,6,rep,name=node_samples,json=nodeSamples,proto3" json:"node_samples,omitempty"`
+	// The steps before it are not done yet.
+	Waits         bool `protobuf:"varint,7,opt,name=waits,proto3" json:"waits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Step) Reset() {
+	*x = Step{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Step) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Step) ProtoMessage() {}
+
+func (x *Step) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Step.ProtoReflect.Descriptor instead.
+func (*Step) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Step) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Step) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *Step) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Step) GetCommands() []string {
+	if x != nil {
+		return x.Commands
+	}
+	return nil
+}
+
+func (x *Step) GetNodes() uint64 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *Step) GetNodeSamples() []string {
+	if x != nil {
+		return x.NodeSamples
+	}
+	return nil
+}
+
+func (x *Step) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
+}
+
+// UpgradeAnswer says whether the selection could run a version of Kubernetes.
+type UpgradeAnswer struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	Verdict Verdict                `protobuf:"varint,2,opt,name=verdict,proto3,enum=offramp.v1.Verdict" json:"verdict,omitempty"`
+	// One a line, worst first.
+	Reasons []string `protobuf:"bytes,3,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	// Milestones of the timeline up to the version that matter to this fleet.
+	Milestones    []*Milestone `protobuf:"bytes,4,rep,name=milestones,proto3" json:"milestones,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeAnswer) Reset() {
+	*x = UpgradeAnswer{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeAnswer) ProtoMessage() {}
+
+func (x *UpgradeAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeAnswer.ProtoReflect.Descriptor instead.
+func (*UpgradeAnswer) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *UpgradeAnswer) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *UpgradeAnswer) GetVerdict() Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return Verdict_VERDICT_UNSPECIFIED
+}
+
+func (x *UpgradeAnswer) GetReasons() []string {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+func (x *UpgradeAnswer) GetMilestones() []*Milestone {
+	if x != nil {
+		return x.Milestones
+	}
+	return nil
+}
+
+// Milestone is one entry of the timeline of ipvs mode's removal.
+type Milestone struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	What    string                 `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"`
+	// Where that is said.
+	Source string `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	// It may still move.
+	Planned       bool `protobuf:"varint,4,opt,name=planned,proto3" json:"planned,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Milestone) Reset() {
+	*x = Milestone{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Milestone) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Milestone) ProtoMessage() {}
+
+func (x *Milestone) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Milestone.ProtoReflect.Descriptor instead.
+func (*Milestone) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Milestone) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Milestone) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Milestone) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Milestone) GetPlanned() bool {
+	if x != nil {
+		return x.Planned
+	}
+	return false
+}
+
 type PhaseCount struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Phase         Phase                  `protobuf:"varint,1,opt,name=phase,proto3,enum=offramp.v1.Phase" json:"phase,omitempty"`
@@ -971,7 +1568,7 @@ type PhaseCount struct {
 
 func (x *PhaseCount) Reset() {
 	*x = PhaseCount{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[7]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1580,7 @@ func (x *PhaseCount) String() string {
 func (*PhaseCount) ProtoMessage() {}
 
 func (x *PhaseCount) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[7]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1593,7 @@ func (x *PhaseCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhaseCount.ProtoReflect.Descriptor instead.
 func (*PhaseCount) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{7}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PhaseCount) GetPhase() Phase {
@@ -1031,7 +1628,7 @@ type FindingCount struct {
 
 func (x *FindingCount) Reset() {
 	*x = FindingCount{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[8]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1640,7 @@ func (x *FindingCount) String() string {
 func (*FindingCount) ProtoMessage() {}
 
 func (x *FindingCount) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[8]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1653,7 @@ func (x *FindingCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindingCount.ProtoReflect.Descriptor instead.
 func (*FindingCount) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{8}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FindingCount) GetId() string {
@@ -1114,14 +1711,24 @@ type ListNodesRequest struct {
 	// 1 to 1,000; 0 means 200.
 	PageSize uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Kubernetes label selector; empty means every node.
+	Selector string `protobuf:"bytes,4,opt,name=selector,proto3" json:"selector,omitempty"`
+	// Only nodes in these phases; empty means all.
+	Phases []Phase `protobuf:"varint,5,rep,packed,name=phases,proto3,enum=offramp.v1.Phase" json:"phases,omitempty"`
+	// Only nodes with leftovers.
+	WithLeftovers bool `protobuf:"varint,6,opt,name=with_leftovers,json=withLeftovers,proto3" json:"with_leftovers,omitempty"`
+	// Only nodes with this finding.
+	FindingId string `protobuf:"bytes,7,opt,name=finding_id,json=findingId,proto3" json:"finding_id,omitempty"`
+	// Only nodes whose running mode is this; unspecified means all.
+	RunningMode   ProxyMode `protobuf:"varint,8,opt,name=running_mode,json=runningMode,proto3,enum=offramp.v1.ProxyMode" json:"running_mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[9]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1740,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[9]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1753,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{9}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListNodesRequest) GetTarget() Target {
@@ -1170,6 +1777,41 @@ func (x *ListNodesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListNodesRequest) GetSelector() string {
+	if x != nil {
+		return x.Selector
+	}
+	return ""
+}
+
+func (x *ListNodesRequest) GetPhases() []Phase {
+	if x != nil {
+		return x.Phases
+	}
+	return nil
+}
+
+func (x *ListNodesRequest) GetWithLeftovers() bool {
+	if x != nil {
+		return x.WithLeftovers
+	}
+	return false
+}
+
+func (x *ListNodesRequest) GetFindingId() string {
+	if x != nil {
+		return x.FindingId
+	}
+	return ""
+}
+
+func (x *ListNodesRequest) GetRunningMode() ProxyMode {
+	if x != nil {
+		return x.RunningMode
+	}
+	return ProxyMode_PROXY_MODE_UNSPECIFIED
+}
+
 type ListNodesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Nodes []*NodeSummary         `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
@@ -1183,7 +1825,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[10]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1195,7 +1837,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[10]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1208,7 +1850,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{10}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeSummary {
@@ -1244,7 +1886,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[11]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1898,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[11]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1911,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{11}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetNodeRequest) GetNode() string {
@@ -1304,7 +1946,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[12]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1316,7 +1958,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[12]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1329,7 +1971,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{12}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetNodeResponse) GetSummary() *NodeSummary {
@@ -1366,7 +2008,7 @@ type NamedList struct {
 
 func (x *NamedList) Reset() {
 	*x = NamedList{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[13]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +2020,7 @@ func (x *NamedList) String() string {
 func (*NamedList) ProtoMessage() {}
 
 func (x *NamedList) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[13]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +2033,7 @@ func (x *NamedList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedList.ProtoReflect.Descriptor instead.
 func (*NamedList) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{13}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NamedList) GetList() *ListDigest {
@@ -1431,7 +2073,7 @@ type GetDetailRequest struct {
 
 func (x *GetDetailRequest) Reset() {
 	*x = GetDetailRequest{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[14]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +2085,7 @@ func (x *GetDetailRequest) String() string {
 func (*GetDetailRequest) ProtoMessage() {}
 
 func (x *GetDetailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[14]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +2098,7 @@ func (x *GetDetailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDetailRequest.ProtoReflect.Descriptor instead.
 func (*GetDetailRequest) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{14}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetDetailRequest) GetNode() string {
@@ -1549,7 +2191,7 @@ type GetDetailResponse struct {
 
 func (x *GetDetailResponse) Reset() {
 	*x = GetDetailResponse{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[15]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1561,7 +2203,7 @@ func (x *GetDetailResponse) String() string {
 func (*GetDetailResponse) ProtoMessage() {}
 
 func (x *GetDetailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[15]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1574,7 +2216,7 @@ func (x *GetDetailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDetailResponse.ProtoReflect.Descriptor instead.
 func (*GetDetailResponse) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{15}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetDetailResponse) GetItems() []string {
@@ -1600,7 +2242,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[16]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +2254,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[16]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +2267,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{16}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WatchRequest) GetTarget() Target {
@@ -1649,7 +2291,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[17]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +2303,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[17]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +2316,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{17}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WatchResponse) GetEvent() isWatchResponse_Event {
@@ -1746,7 +2388,7 @@ type Synced struct {
 
 func (x *Synced) Reset() {
 	*x = Synced{}
-	mi := &file_offramp_v1_fleet_proto_msgTypes[18]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +2400,7 @@ func (x *Synced) String() string {
 func (*Synced) ProtoMessage() {}
 
 func (x *Synced) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_fleet_proto_msgTypes[18]
+	mi := &file_offramp_v1_fleet_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +2413,7 @@ func (x *Synced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Synced.ProtoReflect.Descriptor instead.
 func (*Synced) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{18}
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Synced) GetNodes() uint64 {
@@ -1781,12 +2423,958 @@ func (x *Synced) GetNodes() uint64 {
 	return 0
 }
 
+type GetServiceRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Kubernetes label selector of the nodes to ask; empty means every node.
+	Selector      string `protobuf:"bytes,3,opt,name=selector,proto3" json:"selector,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetServiceRequest) Reset() {
+	*x = GetServiceRequest{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetServiceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetServiceRequest) ProtoMessage() {}
+
+func (x *GetServiceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetServiceRequest.ProtoReflect.Descriptor instead.
+func (*GetServiceRequest) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *GetServiceRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *GetServiceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GetServiceRequest) GetSelector() string {
+	if x != nil {
+		return x.Selector
+	}
+	return ""
+}
+
+type GetServiceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Event:
+	//
+	//	*GetServiceResponse_Service
+	//	*GetServiceResponse_Node
+	//	*GetServiceResponse_Summary
+	Event         isGetServiceResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetServiceResponse) Reset() {
+	*x = GetServiceResponse{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetServiceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetServiceResponse) ProtoMessage() {}
+
+func (x *GetServiceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetServiceResponse.ProtoReflect.Descriptor instead.
+func (*GetServiceResponse) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *GetServiceResponse) GetEvent() isGetServiceResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *GetServiceResponse) GetService() *ClusterService {
+	if x != nil {
+		if x, ok := x.Event.(*GetServiceResponse_Service); ok {
+			return x.Service
+		}
+	}
+	return nil
+}
+
+func (x *GetServiceResponse) GetNode() *NodeService {
+	if x != nil {
+		if x, ok := x.Event.(*GetServiceResponse_Node); ok {
+			return x.Node
+		}
+	}
+	return nil
+}
+
+func (x *GetServiceResponse) GetSummary() *ServiceSummary {
+	if x != nil {
+		if x, ok := x.Event.(*GetServiceResponse_Summary); ok {
+			return x.Summary
+		}
+	}
+	return nil
+}
+
+type isGetServiceResponse_Event interface {
+	isGetServiceResponse_Event()
+}
+
+type GetServiceResponse_Service struct {
+	// First: the Service as the API says.
+	Service *ClusterService `protobuf:"bytes,1,opt,name=service,proto3,oneof"`
+}
+
+type GetServiceResponse_Node struct {
+	// One per node.
+	Node *NodeService `protobuf:"bytes,2,opt,name=node,proto3,oneof"`
+}
+
+type GetServiceResponse_Summary struct {
+	// Last.
+	Summary *ServiceSummary `protobuf:"bytes,3,opt,name=summary,proto3,oneof"`
+}
+
+func (*GetServiceResponse_Service) isGetServiceResponse_Event() {}
+
+func (*GetServiceResponse_Node) isGetServiceResponse_Event() {}
+
+func (*GetServiceResponse_Summary) isGetServiceResponse_Event() {}
+
+// NodeService is what one node has for a Service.
+type NodeService struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Node        string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	RunningMode ProxyMode              `protobuf:"varint,2,opt,name=running_mode,json=runningMode,proto3,enum=offramp.v1.ProxyMode" json:"running_mode,omitempty"`
+	Entries     []*ServiceEntry        `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
+	// Why there is no answer, or not a whole one.
+	Error         string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeService) Reset() {
+	*x = NodeService{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeService) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeService) ProtoMessage() {}
+
+func (x *NodeService) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeService.ProtoReflect.Descriptor instead.
+func (*NodeService) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *NodeService) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeService) GetRunningMode() ProxyMode {
+	if x != nil {
+		return x.RunningMode
+	}
+	return ProxyMode_PROXY_MODE_UNSPECIFIED
+}
+
+func (x *NodeService) GetEntries() []*ServiceEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *NodeService) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// ServiceEntry is one line of a node's answer.
+type ServiceEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "virtual server", "real server", "nftables map", "iptables chain", ….
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// As the node says it.
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// Names for the addresses in text: "10.244.1.7:8080" is "pod default/web-1".
+	Names []string `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`
+	// Of a real server.
+	ActiveConnections   uint64 `protobuf:"varint,4,opt,name=active_connections,json=activeConnections,proto3" json:"active_connections,omitempty"`
+	InactiveConnections uint64 `protobuf:"varint,5,opt,name=inactive_connections,json=inactiveConnections,proto3" json:"inactive_connections,omitempty"`
+	// Mode that the entry stands for.
+	Mode          ProxyMode `protobuf:"varint,6,opt,name=mode,proto3,enum=offramp.v1.ProxyMode" json:"mode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceEntry) Reset() {
+	*x = ServiceEntry{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceEntry) ProtoMessage() {}
+
+func (x *ServiceEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceEntry.ProtoReflect.Descriptor instead.
+func (*ServiceEntry) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ServiceEntry) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ServiceEntry) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ServiceEntry) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *ServiceEntry) GetActiveConnections() uint64 {
+	if x != nil {
+		return x.ActiveConnections
+	}
+	return 0
+}
+
+func (x *ServiceEntry) GetInactiveConnections() uint64 {
+	if x != nil {
+		return x.InactiveConnections
+	}
+	return 0
+}
+
+func (x *ServiceEntry) GetMode() ProxyMode {
+	if x != nil {
+		return x.Mode
+	}
+	return ProxyMode_PROXY_MODE_UNSPECIFIED
+}
+
+type ServiceSummary struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Asked    uint64                 `protobuf:"varint,1,opt,name=asked,proto3" json:"asked,omitempty"`
+	Answered uint64                 `protobuf:"varint,2,opt,name=answered,proto3" json:"answered,omitempty"`
+	// Who did not answer, at most 20 names.
+	SilentSamples []string `protobuf:"bytes,3,rep,name=silent_samples,json=silentSamples,proto3" json:"silent_samples,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceSummary) Reset() {
+	*x = ServiceSummary{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceSummary) ProtoMessage() {}
+
+func (x *ServiceSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceSummary.ProtoReflect.Descriptor instead.
+func (*ServiceSummary) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ServiceSummary) GetAsked() uint64 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
+func (x *ServiceSummary) GetAnswered() uint64 {
+	if x != nil {
+		return x.Answered
+	}
+	return 0
+}
+
+func (x *ServiceSummary) GetSilentSamples() []string {
+	if x != nil {
+		return x.SilentSamples
+	}
+	return nil
+}
+
+type GetClusterRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetClusterRequest) Reset() {
+	*x = GetClusterRequest{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetClusterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetClusterRequest) ProtoMessage() {}
+
+func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
+func (*GetClusterRequest) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{29}
+}
+
+type GetClusterResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Without nodes and services, which may be many.
+	Cluster       *ClusterFacts `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Nodes         uint64        `protobuf:"varint,2,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Services      uint64        `protobuf:"varint,3,opt,name=services,proto3" json:"services,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetClusterResponse) Reset() {
+	*x = GetClusterResponse{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetClusterResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetClusterResponse) ProtoMessage() {}
+
+func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
+func (*GetClusterResponse) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *GetClusterResponse) GetCluster() *ClusterFacts {
+	if x != nil {
+		return x.Cluster
+	}
+	return nil
+}
+
+func (x *GetClusterResponse) GetNodes() uint64 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *GetClusterResponse) GetServices() uint64 {
+	if x != nil {
+		return x.Services
+	}
+	return 0
+}
+
+type ListChangesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty means every node.
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	// 1 to 1,000; 0 means 200.
+	Limit         uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListChangesRequest) Reset() {
+	*x = ListChangesRequest{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListChangesRequest) ProtoMessage() {}
+
+func (x *ListChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListChangesRequest.ProtoReflect.Descriptor instead.
+func (*ListChangesRequest) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ListChangesRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ListChangesRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ListChangesRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ListChangesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first.
+	Changes []*Change `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	// Nodes that were asked and whose journal does not reach back to since, at most 20 names.
+	IncompleteSamples []string `protobuf:"bytes,2,rep,name=incomplete_samples,json=incompleteSamples,proto3" json:"incomplete_samples,omitempty"`
+	Incomplete        uint64   `protobuf:"varint,3,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *ListChangesResponse) Reset() {
+	*x = ListChangesResponse{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListChangesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListChangesResponse) ProtoMessage() {}
+
+func (x *ListChangesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListChangesResponse.ProtoReflect.Descriptor instead.
+func (*ListChangesResponse) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ListChangesResponse) GetChanges() []*Change {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *ListChangesResponse) GetIncompleteSamples() []string {
+	if x != nil {
+		return x.IncompleteSamples
+	}
+	return nil
+}
+
+func (x *ListChangesResponse) GetIncomplete() uint64 {
+	if x != nil {
+		return x.Incomplete
+	}
+	return 0
+}
+
+// Change is one thing that happened on a node.
+type Change struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Node  string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	// "mode", "clean-up", "restore", "boot", "kube-proxy version".
+	Kind          string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	What          string `protobuf:"bytes,4,opt,name=what,proto3" json:"what,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Change) Reset() {
+	*x = Change{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Change) ProtoMessage() {}
+
+func (x *Change) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Change) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Change) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Change) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Change) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+type AcceptFindingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	FindingId     string                 `protobuf:"bytes,1,opt,name=finding_id,json=findingId,proto3" json:"finding_id,omitempty"`
+	Selector      string                 `protobuf:"bytes,2,opt,name=selector,proto3" json:"selector,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptFindingRequest) Reset() {
+	*x = AcceptFindingRequest{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptFindingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptFindingRequest) ProtoMessage() {}
+
+func (x *AcceptFindingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptFindingRequest.ProtoReflect.Descriptor instead.
+func (*AcceptFindingRequest) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *AcceptFindingRequest) GetFindingId() string {
+	if x != nil {
+		return x.FindingId
+	}
+	return ""
+}
+
+func (x *AcceptFindingRequest) GetSelector() string {
+	if x != nil {
+		return x.Selector
+	}
+	return ""
+}
+
+func (x *AcceptFindingRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *AcceptFindingRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+type AcceptFindingResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Acceptance    *Acceptance            `protobuf:"bytes,1,opt,name=acceptance,proto3" json:"acceptance,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptFindingResponse) Reset() {
+	*x = AcceptFindingResponse{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptFindingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptFindingResponse) ProtoMessage() {}
+
+func (x *AcceptFindingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptFindingResponse.ProtoReflect.Descriptor instead.
+func (*AcceptFindingResponse) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *AcceptFindingResponse) GetAcceptance() *Acceptance {
+	if x != nil {
+		return x.Acceptance
+	}
+	return nil
+}
+
+type WithdrawAcceptanceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WithdrawAcceptanceRequest) Reset() {
+	*x = WithdrawAcceptanceRequest{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WithdrawAcceptanceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WithdrawAcceptanceRequest) ProtoMessage() {}
+
+func (x *WithdrawAcceptanceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WithdrawAcceptanceRequest.ProtoReflect.Descriptor instead.
+func (*WithdrawAcceptanceRequest) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *WithdrawAcceptanceRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type WithdrawAcceptanceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WithdrawAcceptanceResponse) Reset() {
+	*x = WithdrawAcceptanceResponse{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WithdrawAcceptanceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WithdrawAcceptanceResponse) ProtoMessage() {}
+
+func (x *WithdrawAcceptanceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WithdrawAcceptanceResponse.ProtoReflect.Descriptor instead.
+func (*WithdrawAcceptanceResponse) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{37}
+}
+
+type ListAcceptancesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAcceptancesRequest) Reset() {
+	*x = ListAcceptancesRequest{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAcceptancesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAcceptancesRequest) ProtoMessage() {}
+
+func (x *ListAcceptancesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAcceptancesRequest.ProtoReflect.Descriptor instead.
+func (*ListAcceptancesRequest) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{38}
+}
+
+type ListAcceptancesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Acceptances   []*Acceptance          `protobuf:"bytes,1,rep,name=acceptances,proto3" json:"acceptances,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAcceptancesResponse) Reset() {
+	*x = ListAcceptancesResponse{}
+	mi := &file_offramp_v1_fleet_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAcceptancesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAcceptancesResponse) ProtoMessage() {}
+
+func (x *ListAcceptancesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_fleet_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAcceptancesResponse.ProtoReflect.Descriptor instead.
+func (*ListAcceptancesResponse) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_fleet_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ListAcceptancesResponse) GetAcceptances() []*Acceptance {
+	if x != nil {
+		return x.Acceptances
+	}
+	return nil
+}
+
 var File_offramp_v1_fleet_proto protoreflect.FileDescriptor
 
 const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"\x16offramp/v1/fleet.proto\x12\n" +
-	"offramp.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16offramp/v1/agent.proto\x1a\x16offramp/v1/facts.proto\"\xf4\x01\n" +
+	"offramp.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16offramp/v1/agent.proto\x1a\x18offramp/v1/cluster.proto\x1a\x16offramp/v1/facts.proto\"\xa8\x02\n" +
 	"\aFinding\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x120\n" +
 	"\bseverity\x18\x02 \x01(\x0e2\x14.offramp.v1.SeverityR\bseverity\x12'\n" +
@@ -1795,7 +3383,18 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\bevidence\x18\x05 \x03(\tR\bevidence\x12\x16\n" +
 	"\x06remedy\x18\x06 \x01(\tR\x06remedy\x12\x16\n" +
 	"\x06source\x18\a \x01(\tR\x06source\x12\x1c\n" +
-	"\tundecided\x18\b \x01(\bR\tundecided\"\x92\x02\n" +
+	"\tundecided\x18\b \x01(\bR\tundecided\x122\n" +
+	"\baccepted\x18\t \x01(\v2\x16.offramp.v1.AcceptanceR\baccepted\"\xe5\x01\n" +
+	"\n" +
+	"Acceptance\x12\x1d\n" +
+	"\n" +
+	"finding_id\x18\x01 \x01(\tR\tfindingId\x12\x1a\n" +
+	"\bselector\x18\x02 \x01(\tR\bselector\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06author\x18\x04 \x01(\tR\x06author\x12*\n" +
+	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x120\n" +
+	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
+	"\x02id\x18\a \x01(\tR\x02id\"\x92\x02\n" +
 	"\tLeftovers\x12'\n" +
 	"\x0fvirtual_servers\x18\x01 \x01(\x04R\x0evirtualServers\x12\x14\n" +
 	"\x05links\x18\x02 \x01(\x04R\x05links\x12%\n" +
@@ -1814,7 +3413,7 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\x05phase\x18\x04 \x01(\x0e2\x11.offramp.v1.PhaseR\x05phase\x128\n" +
 	"\frunning_mode\x18\x05 \x01(\x0e2\x15.offramp.v1.ProxyModeR\vrunningMode\x123\n" +
 	"\tleftovers\x18\x06 \x01(\v2\x15.offramp.v1.LeftoversR\tleftovers\x12/\n" +
-	"\bfindings\x18\a \x03(\v2\x13.offramp.v1.FindingR\bfindings\"\xbf\x03\n" +
+	"\bfindings\x18\a \x03(\v2\x13.offramp.v1.FindingR\bfindings\"\x8c\x05\n" +
 	"\vNodeSummary\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12#\n" +
 	"\ragent_version\x18\x02 \x01(\tR\fagentVersion\x12%\n" +
@@ -1829,15 +3428,25 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"clock_skew\x18\t \x01(\v2\x19.google.protobuf.DurationR\tclockSkew\x123\n" +
 	"\tinventory\x18\n" +
-	" \x01(\v2\x15.offramp.v1.InventoryR\tinventory\"\xd6\x01\n" +
+	" \x01(\v2\x15.offramp.v1.InventoryR\tinventory\x12\x12\n" +
+	"\x04pool\x18\v \x01(\tR\x04pool\x12'\n" +
+	"\x0fkubelet_version\x18\f \x01(\tR\x0ekubeletVersion\x12;\n" +
+	"\vsoaks_until\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"soaksUntil\x12\x1d\n" +
+	"\n" +
+	"never_seen\x18\x0e \x01(\bR\tneverSeen\x122\n" +
+	"\x15rebooted_since_switch\x18\x0f \x01(\bR\x13rebootedSinceSwitch\"\xd6\x01\n" +
 	"\tInventory\x12'\n" +
 	"\x0fvirtual_servers\x18\x01 \x01(\x04R\x0evirtualServers\x126\n" +
 	"\x17foreign_virtual_servers\x18\x02 \x01(\x04R\x15foreignVirtualServers\x12\x16\n" +
 	"\x06ipsets\x18\x03 \x01(\x04R\x06ipsets\x12'\n" +
 	"\x0fiptables_chains\x18\x04 \x01(\x04R\x0eiptablesChains\x12'\n" +
-	"\x0fnftables_tables\x18\x05 \x01(\x04R\x0enftablesTables\"A\n" +
+	"\x0fnftables_tables\x18\x05 \x01(\x04R\x0enftablesTables\"~\n" +
 	"\x13GetReadinessRequest\x12*\n" +
-	"\x06target\x18\x01 \x01(\x0e2\x12.offramp.v1.TargetR\x06target\"\x94\x04\n" +
+	"\x06target\x18\x01 \x01(\x0e2\x12.offramp.v1.TargetR\x06target\x12\x1a\n" +
+	"\bselector\x18\x02 \x01(\tR\bselector\x12\x1f\n" +
+	"\vfor_version\x18\x03 \x01(\tR\n" +
+	"forVersion\"\x9c\b\n" +
 	"\x14GetReadinessResponse\x12*\n" +
 	"\x06target\x18\x01 \x01(\x0e2\x12.offramp.v1.TargetR\x06target\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
@@ -1852,7 +3461,48 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	" \x03(\v2\x18.offramp.v1.FindingCountR\bfindings\x12%\n" +
 	"\x0esilent_samples\x18\v \x03(\tR\rsilentSamples\x123\n" +
 	"\tleftovers\x18\f \x01(\v2\x15.offramp.v1.LeftoversR\tleftovers\x12C\n" +
-	"\x0flistening_since\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x0elisteningSince\"K\n" +
+	"\x0flistening_since\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x0elisteningSince\x12>\n" +
+	"\x10cluster_findings\x18\x0e \x03(\v2\x13.offramp.v1.FindingR\x0fclusterFindings\x12-\n" +
+	"\averdict\x18\x0f \x01(\x0e2\x13.offramp.v1.VerdictR\averdict\x12,\n" +
+	"\x05pools\x18\x10 \x03(\v2\x16.offramp.v1.GroupCountR\x05pools\x120\n" +
+	"\akernels\x18\x11 \x03(\v2\x16.offramp.v1.GroupCountR\akernels\x123\n" +
+	"\tos_images\x18\x12 \x03(\v2\x16.offramp.v1.GroupCountR\bosImages\x12&\n" +
+	"\x05steps\x18\x13 \x03(\v2\x10.offramp.v1.StepR\x05steps\x123\n" +
+	"\aupgrade\x18\x14 \x01(\v2\x19.offramp.v1.UpgradeAnswerR\aupgrade\x121\n" +
+	"\x06unread\x18\x15 \x03(\v2\x19.offramp.v1.ClusterSourceR\x06unread\x12\x1d\n" +
+	"\n" +
+	"never_seen\x18\x16 \x01(\x04R\tneverSeen\x12,\n" +
+	"\x12never_seen_samples\x18\x17 \x03(\tR\x10neverSeenSamples\x12%\n" +
+	"\x0enot_applicable\x18\x18 \x01(\x04R\rnotApplicable\"\xd7\x01\n" +
+	"\n" +
+	"GroupCount\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05nodes\x18\x02 \x01(\x04R\x05nodes\x12\x14\n" +
+	"\x05ready\x18\x03 \x01(\x04R\x05ready\x12\x18\n" +
+	"\ablocked\x18\x04 \x01(\x04R\ablocked\x12\x18\n" +
+	"\aunknown\x18\x05 \x01(\x04R\aunknown\x12%\n" +
+	"\x0ewith_leftovers\x18\x06 \x01(\x04R\rwithLeftovers\x12.\n" +
+	"\x06phases\x18\a \x03(\v2\x16.offramp.v1.PhaseCountR\x06phases\"\xa9\x01\n" +
+	"\x04Step\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\x12\x1a\n" +
+	"\bcommands\x18\x04 \x03(\tR\bcommands\x12\x14\n" +
+	"\x05nodes\x18\x05 \x01(\x04R\x05nodes\x12!\n" +
+	"\fnode_samples\x18\x06 \x03(\tR\vnodeSamples\x12\x14\n" +
+	"\x05waits\x18\a \x01(\bR\x05waits\"\xa9\x01\n" +
+	"\rUpgradeAnswer\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12-\n" +
+	"\averdict\x18\x02 \x01(\x0e2\x13.offramp.v1.VerdictR\averdict\x12\x18\n" +
+	"\areasons\x18\x03 \x03(\tR\areasons\x125\n" +
+	"\n" +
+	"milestones\x18\x04 \x03(\v2\x15.offramp.v1.MilestoneR\n" +
+	"milestones\"k\n" +
+	"\tMilestone\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
+	"\x04what\x18\x02 \x01(\tR\x04what\x12\x16\n" +
+	"\x06source\x18\x03 \x01(\tR\x06source\x12\x18\n" +
+	"\aplanned\x18\x04 \x01(\bR\aplanned\"K\n" +
 	"\n" +
 	"PhaseCount\x12'\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x11.offramp.v1.PhaseR\x05phase\x12\x14\n" +
@@ -1864,12 +3514,18 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\x06remedy\x18\x04 \x01(\tR\x06remedy\x12\x14\n" +
 	"\x05nodes\x18\x05 \x01(\x04R\x05nodes\x12!\n" +
 	"\fnode_samples\x18\x06 \x03(\tR\vnodeSamples\x12\x1c\n" +
-	"\tundecided\x18\a \x01(\x04R\tundecided\"z\n" +
+	"\tundecided\x18\a \x01(\x04R\tundecided\"\xc1\x02\n" +
 	"\x10ListNodesRequest\x12*\n" +
 	"\x06target\x18\x01 \x01(\x0e2\x12.offramp.v1.TargetR\x06target\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\x96\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x1a\n" +
+	"\bselector\x18\x04 \x01(\tR\bselector\x12)\n" +
+	"\x06phases\x18\x05 \x03(\x0e2\x11.offramp.v1.PhaseR\x06phases\x12%\n" +
+	"\x0ewith_leftovers\x18\x06 \x01(\bR\rwithLeftovers\x12\x1d\n" +
+	"\n" +
+	"finding_id\x18\a \x01(\tR\tfindingId\x128\n" +
+	"\frunning_mode\x18\b \x01(\x0e2\x15.offramp.v1.ProxyModeR\vrunningMode\"\x96\x01\n" +
 	"\x11ListNodesResponse\x12-\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x17.offramp.v1.NodeSummaryR\x05nodes\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12*\n" +
@@ -1904,7 +3560,68 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\tforgotten\x18\x03 \x01(\tH\x00R\tforgottenB\a\n" +
 	"\x05event\"\x1e\n" +
 	"\x06Synced\x12\x14\n" +
-	"\x05nodes\x18\x01 \x01(\x04R\x05nodes*_\n" +
+	"\x05nodes\x18\x01 \x01(\x04R\x05nodes\"a\n" +
+	"\x11GetServiceRequest\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
+	"\bselector\x18\x03 \x01(\tR\bselector\"\xbc\x01\n" +
+	"\x12GetServiceResponse\x126\n" +
+	"\aservice\x18\x01 \x01(\v2\x1a.offramp.v1.ClusterServiceH\x00R\aservice\x12-\n" +
+	"\x04node\x18\x02 \x01(\v2\x17.offramp.v1.NodeServiceH\x00R\x04node\x126\n" +
+	"\asummary\x18\x03 \x01(\v2\x1a.offramp.v1.ServiceSummaryH\x00R\asummaryB\a\n" +
+	"\x05event\"\xa5\x01\n" +
+	"\vNodeService\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x128\n" +
+	"\frunning_mode\x18\x02 \x01(\x0e2\x15.offramp.v1.ProxyModeR\vrunningMode\x122\n" +
+	"\aentries\x18\x03 \x03(\v2\x18.offramp.v1.ServiceEntryR\aentries\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"\xd9\x01\n" +
+	"\fServiceEntry\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
+	"\x05names\x18\x03 \x03(\tR\x05names\x12-\n" +
+	"\x12active_connections\x18\x04 \x01(\x04R\x11activeConnections\x121\n" +
+	"\x14inactive_connections\x18\x05 \x01(\x04R\x13inactiveConnections\x12)\n" +
+	"\x04mode\x18\x06 \x01(\x0e2\x15.offramp.v1.ProxyModeR\x04mode\"i\n" +
+	"\x0eServiceSummary\x12\x14\n" +
+	"\x05asked\x18\x01 \x01(\x04R\x05asked\x12\x1a\n" +
+	"\banswered\x18\x02 \x01(\x04R\banswered\x12%\n" +
+	"\x0esilent_samples\x18\x03 \x03(\tR\rsilentSamples\"\x13\n" +
+	"\x11GetClusterRequest\"z\n" +
+	"\x12GetClusterResponse\x122\n" +
+	"\acluster\x18\x01 \x01(\v2\x18.offramp.v1.ClusterFactsR\acluster\x12\x14\n" +
+	"\x05nodes\x18\x02 \x01(\x04R\x05nodes\x12\x1a\n" +
+	"\bservices\x18\x03 \x01(\x04R\bservices\"p\n" +
+	"\x12ListChangesRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\"\x92\x01\n" +
+	"\x13ListChangesResponse\x12,\n" +
+	"\achanges\x18\x01 \x03(\v2\x12.offramp.v1.ChangeR\achanges\x12-\n" +
+	"\x12incomplete_samples\x18\x02 \x03(\tR\x11incompleteSamples\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x03 \x01(\x04R\n" +
+	"incomplete\"p\n" +
+	"\x06Change\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04what\x18\x04 \x01(\tR\x04what\"\x9b\x01\n" +
+	"\x14AcceptFindingRequest\x12\x1d\n" +
+	"\n" +
+	"finding_id\x18\x01 \x01(\tR\tfindingId\x12\x1a\n" +
+	"\bselector\x18\x02 \x01(\tR\bselector\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x120\n" +
+	"\x05until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"O\n" +
+	"\x15AcceptFindingResponse\x126\n" +
+	"\n" +
+	"acceptance\x18\x01 \x01(\v2\x16.offramp.v1.AcceptanceR\n" +
+	"acceptance\"+\n" +
+	"\x19WithdrawAcceptanceRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x1c\n" +
+	"\x1aWithdrawAcceptanceResponse\"\x18\n" +
+	"\x16ListAcceptancesRequest\"S\n" +
+	"\x17ListAcceptancesResponse\x128\n" +
+	"\vacceptances\x18\x01 \x03(\v2\x16.offramp.v1.AcceptanceR\vacceptances*_\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rVERDICT_READY\x10\x01\x12\x13\n" +
@@ -1930,13 +3647,21 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"SCOPE_NODE\x10\x01\x12\x11\n" +
-	"\rSCOPE_CLUSTER\x10\x022\xfb\x02\n" +
+	"\rSCOPE_CLUSTER\x10\x022\xfe\x06\n" +
 	"\fFleetService\x12Q\n" +
 	"\fGetReadiness\x12\x1f.offramp.v1.GetReadinessRequest\x1a .offramp.v1.GetReadinessResponse\x12H\n" +
 	"\tListNodes\x12\x1c.offramp.v1.ListNodesRequest\x1a\x1d.offramp.v1.ListNodesResponse\x12B\n" +
 	"\aGetNode\x12\x1a.offramp.v1.GetNodeRequest\x1a\x1b.offramp.v1.GetNodeResponse\x12>\n" +
 	"\x05Watch\x12\x18.offramp.v1.WatchRequest\x1a\x19.offramp.v1.WatchResponse0\x01\x12J\n" +
-	"\tGetDetail\x12\x1c.offramp.v1.GetDetailRequest\x1a\x1d.offramp.v1.GetDetailResponse0\x01B0Z.offramp.dev/offramp/proto/offramp/v1;offrampv1b\x06proto3"
+	"\tGetDetail\x12\x1c.offramp.v1.GetDetailRequest\x1a\x1d.offramp.v1.GetDetailResponse0\x01\x12M\n" +
+	"\n" +
+	"GetService\x12\x1d.offramp.v1.GetServiceRequest\x1a\x1e.offramp.v1.GetServiceResponse0\x01\x12K\n" +
+	"\n" +
+	"GetCluster\x12\x1d.offramp.v1.GetClusterRequest\x1a\x1e.offramp.v1.GetClusterResponse\x12N\n" +
+	"\vListChanges\x12\x1e.offramp.v1.ListChangesRequest\x1a\x1f.offramp.v1.ListChangesResponse\x12T\n" +
+	"\rAcceptFinding\x12 .offramp.v1.AcceptFindingRequest\x1a!.offramp.v1.AcceptFindingResponse\x12c\n" +
+	"\x12WithdrawAcceptance\x12%.offramp.v1.WithdrawAcceptanceRequest\x1a&.offramp.v1.WithdrawAcceptanceResponse\x12Z\n" +
+	"\x0fListAcceptances\x12\".offramp.v1.ListAcceptancesRequest\x1a#.offramp.v1.ListAcceptancesResponseB0Z.offramp.dev/offramp/proto/offramp/v1;offrampv1b\x06proto3"
 
 var (
 	file_offramp_v1_fleet_proto_rawDescOnce sync.Once
@@ -1951,94 +3676,160 @@ func file_offramp_v1_fleet_proto_rawDescGZIP() []byte {
 }
 
 var file_offramp_v1_fleet_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_offramp_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_offramp_v1_fleet_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_offramp_v1_fleet_proto_goTypes = []any{
-	(Verdict)(0),                  // 0: offramp.v1.Verdict
-	(Phase)(0),                    // 1: offramp.v1.Phase
-	(Severity)(0),                 // 2: offramp.v1.Severity
-	(Scope)(0),                    // 3: offramp.v1.Scope
-	(*Finding)(nil),               // 4: offramp.v1.Finding
-	(*Leftovers)(nil),             // 5: offramp.v1.Leftovers
-	(*Assessment)(nil),            // 6: offramp.v1.Assessment
-	(*NodeSummary)(nil),           // 7: offramp.v1.NodeSummary
-	(*Inventory)(nil),             // 8: offramp.v1.Inventory
-	(*GetReadinessRequest)(nil),   // 9: offramp.v1.GetReadinessRequest
-	(*GetReadinessResponse)(nil),  // 10: offramp.v1.GetReadinessResponse
-	(*PhaseCount)(nil),            // 11: offramp.v1.PhaseCount
-	(*FindingCount)(nil),          // 12: offramp.v1.FindingCount
-	(*ListNodesRequest)(nil),      // 13: offramp.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),     // 14: offramp.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),        // 15: offramp.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),       // 16: offramp.v1.GetNodeResponse
-	(*NamedList)(nil),             // 17: offramp.v1.NamedList
-	(*GetDetailRequest)(nil),      // 18: offramp.v1.GetDetailRequest
-	(*GetDetailResponse)(nil),     // 19: offramp.v1.GetDetailResponse
-	(*WatchRequest)(nil),          // 20: offramp.v1.WatchRequest
-	(*WatchResponse)(nil),         // 21: offramp.v1.WatchResponse
-	(*Synced)(nil),                // 22: offramp.v1.Synced
-	(Target)(0),                   // 23: offramp.v1.Target
-	(ProxyMode)(0),                // 24: offramp.v1.ProxyMode
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
-	(ListName)(0),                 // 27: offramp.v1.ListName
-	(*NodeFacts)(nil),             // 28: offramp.v1.NodeFacts
-	(*ListDigest)(nil),            // 29: offramp.v1.ListDigest
-	(*ServiceQuery)(nil),          // 30: offramp.v1.ServiceQuery
-	(*ChainQuery)(nil),            // 31: offramp.v1.ChainQuery
+	(Verdict)(0),                       // 0: offramp.v1.Verdict
+	(Phase)(0),                         // 1: offramp.v1.Phase
+	(Severity)(0),                      // 2: offramp.v1.Severity
+	(Scope)(0),                         // 3: offramp.v1.Scope
+	(*Finding)(nil),                    // 4: offramp.v1.Finding
+	(*Acceptance)(nil),                 // 5: offramp.v1.Acceptance
+	(*Leftovers)(nil),                  // 6: offramp.v1.Leftovers
+	(*Assessment)(nil),                 // 7: offramp.v1.Assessment
+	(*NodeSummary)(nil),                // 8: offramp.v1.NodeSummary
+	(*Inventory)(nil),                  // 9: offramp.v1.Inventory
+	(*GetReadinessRequest)(nil),        // 10: offramp.v1.GetReadinessRequest
+	(*GetReadinessResponse)(nil),       // 11: offramp.v1.GetReadinessResponse
+	(*GroupCount)(nil),                 // 12: offramp.v1.GroupCount
+	(*Step)(nil),                       // 13: offramp.v1.Step
+	(*UpgradeAnswer)(nil),              // 14: offramp.v1.UpgradeAnswer
+	(*Milestone)(nil),                  // 15: offramp.v1.Milestone
+	(*PhaseCount)(nil),                 // 16: offramp.v1.PhaseCount
+	(*FindingCount)(nil),               // 17: offramp.v1.FindingCount
+	(*ListNodesRequest)(nil),           // 18: offramp.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 19: offramp.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),             // 20: offramp.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),            // 21: offramp.v1.GetNodeResponse
+	(*NamedList)(nil),                  // 22: offramp.v1.NamedList
+	(*GetDetailRequest)(nil),           // 23: offramp.v1.GetDetailRequest
+	(*GetDetailResponse)(nil),          // 24: offramp.v1.GetDetailResponse
+	(*WatchRequest)(nil),               // 25: offramp.v1.WatchRequest
+	(*WatchResponse)(nil),              // 26: offramp.v1.WatchResponse
+	(*Synced)(nil),                     // 27: offramp.v1.Synced
+	(*GetServiceRequest)(nil),          // 28: offramp.v1.GetServiceRequest
+	(*GetServiceResponse)(nil),         // 29: offramp.v1.GetServiceResponse
+	(*NodeService)(nil),                // 30: offramp.v1.NodeService
+	(*ServiceEntry)(nil),               // 31: offramp.v1.ServiceEntry
+	(*ServiceSummary)(nil),             // 32: offramp.v1.ServiceSummary
+	(*GetClusterRequest)(nil),          // 33: offramp.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),         // 34: offramp.v1.GetClusterResponse
+	(*ListChangesRequest)(nil),         // 35: offramp.v1.ListChangesRequest
+	(*ListChangesResponse)(nil),        // 36: offramp.v1.ListChangesResponse
+	(*Change)(nil),                     // 37: offramp.v1.Change
+	(*AcceptFindingRequest)(nil),       // 38: offramp.v1.AcceptFindingRequest
+	(*AcceptFindingResponse)(nil),      // 39: offramp.v1.AcceptFindingResponse
+	(*WithdrawAcceptanceRequest)(nil),  // 40: offramp.v1.WithdrawAcceptanceRequest
+	(*WithdrawAcceptanceResponse)(nil), // 41: offramp.v1.WithdrawAcceptanceResponse
+	(*ListAcceptancesRequest)(nil),     // 42: offramp.v1.ListAcceptancesRequest
+	(*ListAcceptancesResponse)(nil),    // 43: offramp.v1.ListAcceptancesResponse
+	(*timestamppb.Timestamp)(nil),      // 44: google.protobuf.Timestamp
+	(Target)(0),                        // 45: offramp.v1.Target
+	(ProxyMode)(0),                     // 46: offramp.v1.ProxyMode
+	(*durationpb.Duration)(nil),        // 47: google.protobuf.Duration
+	(*ClusterSource)(nil),              // 48: offramp.v1.ClusterSource
+	(ListName)(0),                      // 49: offramp.v1.ListName
+	(*NodeFacts)(nil),                  // 50: offramp.v1.NodeFacts
+	(*ListDigest)(nil),                 // 51: offramp.v1.ListDigest
+	(*ServiceQuery)(nil),               // 52: offramp.v1.ServiceQuery
+	(*ChainQuery)(nil),                 // 53: offramp.v1.ChainQuery
+	(*ClusterService)(nil),             // 54: offramp.v1.ClusterService
+	(*ClusterFacts)(nil),               // 55: offramp.v1.ClusterFacts
 }
 var file_offramp_v1_fleet_proto_depIdxs = []int32{
 	2,  // 0: offramp.v1.Finding.severity:type_name -> offramp.v1.Severity
 	3,  // 1: offramp.v1.Finding.scope:type_name -> offramp.v1.Scope
-	23, // 2: offramp.v1.Assessment.target:type_name -> offramp.v1.Target
-	0,  // 3: offramp.v1.Assessment.ready:type_name -> offramp.v1.Verdict
-	0,  // 4: offramp.v1.Assessment.verify:type_name -> offramp.v1.Verdict
-	1,  // 5: offramp.v1.Assessment.phase:type_name -> offramp.v1.Phase
-	24, // 6: offramp.v1.Assessment.running_mode:type_name -> offramp.v1.ProxyMode
-	5,  // 7: offramp.v1.Assessment.leftovers:type_name -> offramp.v1.Leftovers
-	4,  // 8: offramp.v1.Assessment.findings:type_name -> offramp.v1.Finding
-	6,  // 9: offramp.v1.NodeSummary.assessment:type_name -> offramp.v1.Assessment
-	25, // 10: offramp.v1.NodeSummary.last_seen:type_name -> google.protobuf.Timestamp
-	26, // 11: offramp.v1.NodeSummary.clock_skew:type_name -> google.protobuf.Duration
-	8,  // 12: offramp.v1.NodeSummary.inventory:type_name -> offramp.v1.Inventory
-	23, // 13: offramp.v1.GetReadinessRequest.target:type_name -> offramp.v1.Target
-	23, // 14: offramp.v1.GetReadinessResponse.target:type_name -> offramp.v1.Target
-	25, // 15: offramp.v1.GetReadinessResponse.at:type_name -> google.protobuf.Timestamp
-	11, // 16: offramp.v1.GetReadinessResponse.phases:type_name -> offramp.v1.PhaseCount
-	12, // 17: offramp.v1.GetReadinessResponse.findings:type_name -> offramp.v1.FindingCount
-	5,  // 18: offramp.v1.GetReadinessResponse.leftovers:type_name -> offramp.v1.Leftovers
-	25, // 19: offramp.v1.GetReadinessResponse.listening_since:type_name -> google.protobuf.Timestamp
-	1,  // 20: offramp.v1.PhaseCount.phase:type_name -> offramp.v1.Phase
-	2,  // 21: offramp.v1.FindingCount.severity:type_name -> offramp.v1.Severity
-	23, // 22: offramp.v1.ListNodesRequest.target:type_name -> offramp.v1.Target
-	7,  // 23: offramp.v1.ListNodesResponse.nodes:type_name -> offramp.v1.NodeSummary
-	25, // 24: offramp.v1.ListNodesResponse.at:type_name -> google.protobuf.Timestamp
-	23, // 25: offramp.v1.GetNodeRequest.target:type_name -> offramp.v1.Target
-	27, // 26: offramp.v1.GetNodeRequest.lists:type_name -> offramp.v1.ListName
-	7,  // 27: offramp.v1.GetNodeResponse.summary:type_name -> offramp.v1.NodeSummary
-	28, // 28: offramp.v1.GetNodeResponse.facts:type_name -> offramp.v1.NodeFacts
-	17, // 29: offramp.v1.GetNodeResponse.lists:type_name -> offramp.v1.NamedList
-	29, // 30: offramp.v1.NamedList.list:type_name -> offramp.v1.ListDigest
-	27, // 31: offramp.v1.GetDetailRequest.list:type_name -> offramp.v1.ListName
-	30, // 32: offramp.v1.GetDetailRequest.service:type_name -> offramp.v1.ServiceQuery
-	31, // 33: offramp.v1.GetDetailRequest.chain:type_name -> offramp.v1.ChainQuery
-	23, // 34: offramp.v1.WatchRequest.target:type_name -> offramp.v1.Target
-	7,  // 35: offramp.v1.WatchResponse.node:type_name -> offramp.v1.NodeSummary
-	22, // 36: offramp.v1.WatchResponse.synced:type_name -> offramp.v1.Synced
-	9,  // 37: offramp.v1.FleetService.GetReadiness:input_type -> offramp.v1.GetReadinessRequest
-	13, // 38: offramp.v1.FleetService.ListNodes:input_type -> offramp.v1.ListNodesRequest
-	15, // 39: offramp.v1.FleetService.GetNode:input_type -> offramp.v1.GetNodeRequest
-	20, // 40: offramp.v1.FleetService.Watch:input_type -> offramp.v1.WatchRequest
-	18, // 41: offramp.v1.FleetService.GetDetail:input_type -> offramp.v1.GetDetailRequest
-	10, // 42: offramp.v1.FleetService.GetReadiness:output_type -> offramp.v1.GetReadinessResponse
-	14, // 43: offramp.v1.FleetService.ListNodes:output_type -> offramp.v1.ListNodesResponse
-	16, // 44: offramp.v1.FleetService.GetNode:output_type -> offramp.v1.GetNodeResponse
-	21, // 45: offramp.v1.FleetService.Watch:output_type -> offramp.v1.WatchResponse
-	19, // 46: offramp.v1.FleetService.GetDetail:output_type -> offramp.v1.GetDetailResponse
-	42, // [42:47] is the sub-list for method output_type
-	37, // [37:42] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	5,  // 2: offramp.v1.Finding.accepted:type_name -> offramp.v1.Acceptance
+	44, // 3: offramp.v1.Acceptance.at:type_name -> google.protobuf.Timestamp
+	44, // 4: offramp.v1.Acceptance.until:type_name -> google.protobuf.Timestamp
+	45, // 5: offramp.v1.Assessment.target:type_name -> offramp.v1.Target
+	0,  // 6: offramp.v1.Assessment.ready:type_name -> offramp.v1.Verdict
+	0,  // 7: offramp.v1.Assessment.verify:type_name -> offramp.v1.Verdict
+	1,  // 8: offramp.v1.Assessment.phase:type_name -> offramp.v1.Phase
+	46, // 9: offramp.v1.Assessment.running_mode:type_name -> offramp.v1.ProxyMode
+	6,  // 10: offramp.v1.Assessment.leftovers:type_name -> offramp.v1.Leftovers
+	4,  // 11: offramp.v1.Assessment.findings:type_name -> offramp.v1.Finding
+	7,  // 12: offramp.v1.NodeSummary.assessment:type_name -> offramp.v1.Assessment
+	44, // 13: offramp.v1.NodeSummary.last_seen:type_name -> google.protobuf.Timestamp
+	47, // 14: offramp.v1.NodeSummary.clock_skew:type_name -> google.protobuf.Duration
+	9,  // 15: offramp.v1.NodeSummary.inventory:type_name -> offramp.v1.Inventory
+	44, // 16: offramp.v1.NodeSummary.soaks_until:type_name -> google.protobuf.Timestamp
+	45, // 17: offramp.v1.GetReadinessRequest.target:type_name -> offramp.v1.Target
+	45, // 18: offramp.v1.GetReadinessResponse.target:type_name -> offramp.v1.Target
+	44, // 19: offramp.v1.GetReadinessResponse.at:type_name -> google.protobuf.Timestamp
+	16, // 20: offramp.v1.GetReadinessResponse.phases:type_name -> offramp.v1.PhaseCount
+	17, // 21: offramp.v1.GetReadinessResponse.findings:type_name -> offramp.v1.FindingCount
+	6,  // 22: offramp.v1.GetReadinessResponse.leftovers:type_name -> offramp.v1.Leftovers
+	44, // 23: offramp.v1.GetReadinessResponse.listening_since:type_name -> google.protobuf.Timestamp
+	4,  // 24: offramp.v1.GetReadinessResponse.cluster_findings:type_name -> offramp.v1.Finding
+	0,  // 25: offramp.v1.GetReadinessResponse.verdict:type_name -> offramp.v1.Verdict
+	12, // 26: offramp.v1.GetReadinessResponse.pools:type_name -> offramp.v1.GroupCount
+	12, // 27: offramp.v1.GetReadinessResponse.kernels:type_name -> offramp.v1.GroupCount
+	12, // 28: offramp.v1.GetReadinessResponse.os_images:type_name -> offramp.v1.GroupCount
+	13, // 29: offramp.v1.GetReadinessResponse.steps:type_name -> offramp.v1.Step
+	14, // 30: offramp.v1.GetReadinessResponse.upgrade:type_name -> offramp.v1.UpgradeAnswer
+	48, // 31: offramp.v1.GetReadinessResponse.unread:type_name -> offramp.v1.ClusterSource
+	16, // 32: offramp.v1.GroupCount.phases:type_name -> offramp.v1.PhaseCount
+	0,  // 33: offramp.v1.UpgradeAnswer.verdict:type_name -> offramp.v1.Verdict
+	15, // 34: offramp.v1.UpgradeAnswer.milestones:type_name -> offramp.v1.Milestone
+	1,  // 35: offramp.v1.PhaseCount.phase:type_name -> offramp.v1.Phase
+	2,  // 36: offramp.v1.FindingCount.severity:type_name -> offramp.v1.Severity
+	45, // 37: offramp.v1.ListNodesRequest.target:type_name -> offramp.v1.Target
+	1,  // 38: offramp.v1.ListNodesRequest.phases:type_name -> offramp.v1.Phase
+	46, // 39: offramp.v1.ListNodesRequest.running_mode:type_name -> offramp.v1.ProxyMode
+	8,  // 40: offramp.v1.ListNodesResponse.nodes:type_name -> offramp.v1.NodeSummary
+	44, // 41: offramp.v1.ListNodesResponse.at:type_name -> google.protobuf.Timestamp
+	45, // 42: offramp.v1.GetNodeRequest.target:type_name -> offramp.v1.Target
+	49, // 43: offramp.v1.GetNodeRequest.lists:type_name -> offramp.v1.ListName
+	8,  // 44: offramp.v1.GetNodeResponse.summary:type_name -> offramp.v1.NodeSummary
+	50, // 45: offramp.v1.GetNodeResponse.facts:type_name -> offramp.v1.NodeFacts
+	22, // 46: offramp.v1.GetNodeResponse.lists:type_name -> offramp.v1.NamedList
+	51, // 47: offramp.v1.NamedList.list:type_name -> offramp.v1.ListDigest
+	49, // 48: offramp.v1.GetDetailRequest.list:type_name -> offramp.v1.ListName
+	52, // 49: offramp.v1.GetDetailRequest.service:type_name -> offramp.v1.ServiceQuery
+	53, // 50: offramp.v1.GetDetailRequest.chain:type_name -> offramp.v1.ChainQuery
+	45, // 51: offramp.v1.WatchRequest.target:type_name -> offramp.v1.Target
+	8,  // 52: offramp.v1.WatchResponse.node:type_name -> offramp.v1.NodeSummary
+	27, // 53: offramp.v1.WatchResponse.synced:type_name -> offramp.v1.Synced
+	54, // 54: offramp.v1.GetServiceResponse.service:type_name -> offramp.v1.ClusterService
+	30, // 55: offramp.v1.GetServiceResponse.node:type_name -> offramp.v1.NodeService
+	32, // 56: offramp.v1.GetServiceResponse.summary:type_name -> offramp.v1.ServiceSummary
+	46, // 57: offramp.v1.NodeService.running_mode:type_name -> offramp.v1.ProxyMode
+	31, // 58: offramp.v1.NodeService.entries:type_name -> offramp.v1.ServiceEntry
+	46, // 59: offramp.v1.ServiceEntry.mode:type_name -> offramp.v1.ProxyMode
+	55, // 60: offramp.v1.GetClusterResponse.cluster:type_name -> offramp.v1.ClusterFacts
+	44, // 61: offramp.v1.ListChangesRequest.since:type_name -> google.protobuf.Timestamp
+	37, // 62: offramp.v1.ListChangesResponse.changes:type_name -> offramp.v1.Change
+	44, // 63: offramp.v1.Change.at:type_name -> google.protobuf.Timestamp
+	44, // 64: offramp.v1.AcceptFindingRequest.until:type_name -> google.protobuf.Timestamp
+	5,  // 65: offramp.v1.AcceptFindingResponse.acceptance:type_name -> offramp.v1.Acceptance
+	5,  // 66: offramp.v1.ListAcceptancesResponse.acceptances:type_name -> offramp.v1.Acceptance
+	10, // 67: offramp.v1.FleetService.GetReadiness:input_type -> offramp.v1.GetReadinessRequest
+	18, // 68: offramp.v1.FleetService.ListNodes:input_type -> offramp.v1.ListNodesRequest
+	20, // 69: offramp.v1.FleetService.GetNode:input_type -> offramp.v1.GetNodeRequest
+	25, // 70: offramp.v1.FleetService.Watch:input_type -> offramp.v1.WatchRequest
+	23, // 71: offramp.v1.FleetService.GetDetail:input_type -> offramp.v1.GetDetailRequest
+	28, // 72: offramp.v1.FleetService.GetService:input_type -> offramp.v1.GetServiceRequest
+	33, // 73: offramp.v1.FleetService.GetCluster:input_type -> offramp.v1.GetClusterRequest
+	35, // 74: offramp.v1.FleetService.ListChanges:input_type -> offramp.v1.ListChangesRequest
+	38, // 75: offramp.v1.FleetService.AcceptFinding:input_type -> offramp.v1.AcceptFindingRequest
+	40, // 76: offramp.v1.FleetService.WithdrawAcceptance:input_type -> offramp.v1.WithdrawAcceptanceRequest
+	42, // 77: offramp.v1.FleetService.ListAcceptances:input_type -> offramp.v1.ListAcceptancesRequest
+	11, // 78: offramp.v1.FleetService.GetReadiness:output_type -> offramp.v1.GetReadinessResponse
+	19, // 79: offramp.v1.FleetService.ListNodes:output_type -> offramp.v1.ListNodesResponse
+	21, // 80: offramp.v1.FleetService.GetNode:output_type -> offramp.v1.GetNodeResponse
+	26, // 81: offramp.v1.FleetService.Watch:output_type -> offramp.v1.WatchResponse
+	24, // 82: offramp.v1.FleetService.GetDetail:output_type -> offramp.v1.GetDetailResponse
+	29, // 83: offramp.v1.FleetService.GetService:output_type -> offramp.v1.GetServiceResponse
+	34, // 84: offramp.v1.FleetService.GetCluster:output_type -> offramp.v1.GetClusterResponse
+	36, // 85: offramp.v1.FleetService.ListChanges:output_type -> offramp.v1.ListChangesResponse
+	39, // 86: offramp.v1.FleetService.AcceptFinding:output_type -> offramp.v1.AcceptFindingResponse
+	41, // 87: offramp.v1.FleetService.WithdrawAcceptance:output_type -> offramp.v1.WithdrawAcceptanceResponse
+	43, // 88: offramp.v1.FleetService.ListAcceptances:output_type -> offramp.v1.ListAcceptancesResponse
+	78, // [78:89] is the sub-list for method output_type
+	67, // [67:78] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_offramp_v1_fleet_proto_init() }
@@ -2047,17 +3838,23 @@ func file_offramp_v1_fleet_proto_init() {
 		return
 	}
 	file_offramp_v1_agent_proto_init()
+	file_offramp_v1_cluster_proto_init()
 	file_offramp_v1_facts_proto_init()
-	file_offramp_v1_fleet_proto_msgTypes[14].OneofWrappers = []any{
+	file_offramp_v1_fleet_proto_msgTypes[19].OneofWrappers = []any{
 		(*GetDetailRequest_List)(nil),
 		(*GetDetailRequest_Service)(nil),
 		(*GetDetailRequest_Ipset)(nil),
 		(*GetDetailRequest_Chain)(nil),
 	}
-	file_offramp_v1_fleet_proto_msgTypes[17].OneofWrappers = []any{
+	file_offramp_v1_fleet_proto_msgTypes[22].OneofWrappers = []any{
 		(*WatchResponse_Node)(nil),
 		(*WatchResponse_Synced)(nil),
 		(*WatchResponse_Forgotten)(nil),
+	}
+	file_offramp_v1_fleet_proto_msgTypes[25].OneofWrappers = []any{
+		(*GetServiceResponse_Service)(nil),
+		(*GetServiceResponse_Node)(nil),
+		(*GetServiceResponse_Summary)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2065,7 +3862,7 @@ func file_offramp_v1_fleet_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offramp_v1_fleet_proto_rawDesc), len(file_offramp_v1_fleet_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   19,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,11 +19,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	FleetService_GetReadiness_FullMethodName = "/offramp.v1.FleetService/GetReadiness"
-	FleetService_ListNodes_FullMethodName    = "/offramp.v1.FleetService/ListNodes"
-	FleetService_GetNode_FullMethodName      = "/offramp.v1.FleetService/GetNode"
-	FleetService_Watch_FullMethodName        = "/offramp.v1.FleetService/Watch"
-	FleetService_GetDetail_FullMethodName    = "/offramp.v1.FleetService/GetDetail"
+	FleetService_GetReadiness_FullMethodName       = "/offramp.v1.FleetService/GetReadiness"
+	FleetService_ListNodes_FullMethodName          = "/offramp.v1.FleetService/ListNodes"
+	FleetService_GetNode_FullMethodName            = "/offramp.v1.FleetService/GetNode"
+	FleetService_Watch_FullMethodName              = "/offramp.v1.FleetService/Watch"
+	FleetService_GetDetail_FullMethodName          = "/offramp.v1.FleetService/GetDetail"
+	FleetService_GetService_FullMethodName         = "/offramp.v1.FleetService/GetService"
+	FleetService_GetCluster_FullMethodName         = "/offramp.v1.FleetService/GetCluster"
+	FleetService_ListChanges_FullMethodName        = "/offramp.v1.FleetService/ListChanges"
+	FleetService_AcceptFinding_FullMethodName      = "/offramp.v1.FleetService/AcceptFinding"
+	FleetService_WithdrawAcceptance_FullMethodName = "/offramp.v1.FleetService/WithdrawAcceptance"
+	FleetService_ListAcceptances_FullMethodName    = "/offramp.v1.FleetService/ListAcceptances"
 )
 
 // FleetServiceClient is the client API for FleetService service.
@@ -43,6 +49,18 @@ type FleetServiceClient interface {
 	// GetDetail asks a node for more than its report carries and streams the answer. UNAVAILABLE for a node without a stream,
 	// NOT_FOUND for one that never reported.
 	GetDetail(ctx context.Context, in *GetDetailRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetDetailResponse], error)
+	// GetService tells what every node has for one Service, node by node as they answer; who did not answer is named.
+	GetService(ctx context.Context, in *GetServiceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetServiceResponse], error)
+	// GetCluster returns what the Kubernetes API says, without the Services.
+	GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*GetClusterResponse, error)
+	// ListChanges tells what changed in the fleet, newest first: from the nodes' own journals, as far as they reach.
+	ListChanges(ctx context.Context, in *ListChangesRequest, opts ...grpc.CallOption) (*ListChangesResponse, error)
+	// AcceptFinding notes that a finding is known and accepted until a date; it stays in sight.
+	AcceptFinding(ctx context.Context, in *AcceptFindingRequest, opts ...grpc.CallOption) (*AcceptFindingResponse, error)
+	// WithdrawAcceptance takes an acceptance back.
+	WithdrawAcceptance(ctx context.Context, in *WithdrawAcceptanceRequest, opts ...grpc.CallOption) (*WithdrawAcceptanceResponse, error)
+	// ListAcceptances lists them, expired ones too.
+	ListAcceptances(ctx context.Context, in *ListAcceptancesRequest, opts ...grpc.CallOption) (*ListAcceptancesResponse, error)
 }
 
 type fleetServiceClient struct {
@@ -121,6 +139,75 @@ func (c *fleetServiceClient) GetDetail(ctx context.Context, in *GetDetailRequest
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FleetService_GetDetailClient = grpc.ServerStreamingClient[GetDetailResponse]
 
+func (c *fleetServiceClient) GetService(ctx context.Context, in *GetServiceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetServiceResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FleetService_ServiceDesc.Streams[2], FleetService_GetService_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[GetServiceRequest, GetServiceResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FleetService_GetServiceClient = grpc.ServerStreamingClient[GetServiceResponse]
+
+func (c *fleetServiceClient) GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*GetClusterResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetClusterResponse)
+	err := c.cc.Invoke(ctx, FleetService_GetCluster_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fleetServiceClient) ListChanges(ctx context.Context, in *ListChangesRequest, opts ...grpc.CallOption) (*ListChangesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListChangesResponse)
+	err := c.cc.Invoke(ctx, FleetService_ListChanges_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fleetServiceClient) AcceptFinding(ctx context.Context, in *AcceptFindingRequest, opts ...grpc.CallOption) (*AcceptFindingResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcceptFindingResponse)
+	err := c.cc.Invoke(ctx, FleetService_AcceptFinding_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fleetServiceClient) WithdrawAcceptance(ctx context.Context, in *WithdrawAcceptanceRequest, opts ...grpc.CallOption) (*WithdrawAcceptanceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WithdrawAcceptanceResponse)
+	err := c.cc.Invoke(ctx, FleetService_WithdrawAcceptance_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fleetServiceClient) ListAcceptances(ctx context.Context, in *ListAcceptancesRequest, opts ...grpc.CallOption) (*ListAcceptancesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAcceptancesResponse)
+	err := c.cc.Invoke(ctx, FleetService_ListAcceptances_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // FleetServiceServer is the server API for FleetService service.
 // All implementations must embed UnimplementedFleetServiceServer
 // for forward compatibility.
@@ -138,6 +225,18 @@ type FleetServiceServer interface {
 	// GetDetail asks a node for more than its report carries and streams the answer. UNAVAILABLE for a node without a stream,
 	// NOT_FOUND for one that never reported.
 	GetDetail(*GetDetailRequest, grpc.ServerStreamingServer[GetDetailResponse]) error
+	// GetService tells what every node has for one Service, node by node as they answer; who did not answer is named.
+	GetService(*GetServiceRequest, grpc.ServerStreamingServer[GetServiceResponse]) error
+	// GetCluster returns what the Kubernetes API says, without the Services.
+	GetCluster(context.Context, *GetClusterRequest) (*GetClusterResponse, error)
+	// ListChanges tells what changed in the fleet, newest first: from the nodes' own journals, as far as they reach.
+	ListChanges(context.Context, *ListChangesRequest) (*ListChangesResponse, error)
+	// AcceptFinding notes that a finding is known and accepted until a date; it stays in sight.
+	AcceptFinding(context.Context, *AcceptFindingRequest) (*AcceptFindingResponse, error)
+	// WithdrawAcceptance takes an acceptance back.
+	WithdrawAcceptance(context.Context, *WithdrawAcceptanceRequest) (*WithdrawAcceptanceResponse, error)
+	// ListAcceptances lists them, expired ones too.
+	ListAcceptances(context.Context, *ListAcceptancesRequest) (*ListAcceptancesResponse, error)
 	mustEmbedUnimplementedFleetServiceServer()
 }
 
@@ -162,6 +261,24 @@ func (UnimplementedFleetServiceServer) Watch(*WatchRequest, grpc.ServerStreaming
 }
 func (UnimplementedFleetServiceServer) GetDetail(*GetDetailRequest, grpc.ServerStreamingServer[GetDetailResponse]) error {
 	return status.Error(codes.Unimplemented, "method GetDetail not implemented")
+}
+func (UnimplementedFleetServiceServer) GetService(*GetServiceRequest, grpc.ServerStreamingServer[GetServiceResponse]) error {
+	return status.Error(codes.Unimplemented, "method GetService not implemented")
+}
+func (UnimplementedFleetServiceServer) GetCluster(context.Context, *GetClusterRequest) (*GetClusterResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCluster not implemented")
+}
+func (UnimplementedFleetServiceServer) ListChanges(context.Context, *ListChangesRequest) (*ListChangesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListChanges not implemented")
+}
+func (UnimplementedFleetServiceServer) AcceptFinding(context.Context, *AcceptFindingRequest) (*AcceptFindingResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcceptFinding not implemented")
+}
+func (UnimplementedFleetServiceServer) WithdrawAcceptance(context.Context, *WithdrawAcceptanceRequest) (*WithdrawAcceptanceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WithdrawAcceptance not implemented")
+}
+func (UnimplementedFleetServiceServer) ListAcceptances(context.Context, *ListAcceptancesRequest) (*ListAcceptancesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAcceptances not implemented")
 }
 func (UnimplementedFleetServiceServer) mustEmbedUnimplementedFleetServiceServer() {}
 func (UnimplementedFleetServiceServer) testEmbeddedByValue()                      {}
@@ -260,6 +377,107 @@ func _FleetService_GetDetail_Handler(srv interface{}, stream grpc.ServerStream) 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FleetService_GetDetailServer = grpc.ServerStreamingServer[GetDetailResponse]
 
+func _FleetService_GetService_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(GetServiceRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FleetServiceServer).GetService(m, &grpc.GenericServerStream[GetServiceRequest, GetServiceResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FleetService_GetServiceServer = grpc.ServerStreamingServer[GetServiceResponse]
+
+func _FleetService_GetCluster_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetClusterRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FleetServiceServer).GetCluster(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FleetService_GetCluster_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FleetServiceServer).GetCluster(ctx, req.(*GetClusterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FleetService_ListChanges_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListChangesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FleetServiceServer).ListChanges(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FleetService_ListChanges_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FleetServiceServer).ListChanges(ctx, req.(*ListChangesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FleetService_AcceptFinding_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcceptFindingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FleetServiceServer).AcceptFinding(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FleetService_AcceptFinding_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FleetServiceServer).AcceptFinding(ctx, req.(*AcceptFindingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FleetService_WithdrawAcceptance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WithdrawAcceptanceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FleetServiceServer).WithdrawAcceptance(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FleetService_WithdrawAcceptance_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FleetServiceServer).WithdrawAcceptance(ctx, req.(*WithdrawAcceptanceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FleetService_ListAcceptances_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAcceptancesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FleetServiceServer).ListAcceptances(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FleetService_ListAcceptances_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FleetServiceServer).ListAcceptances(ctx, req.(*ListAcceptancesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // FleetService_ServiceDesc is the grpc.ServiceDesc for FleetService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -279,6 +497,26 @@ var FleetService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "GetNode",
 			Handler:    _FleetService_GetNode_Handler,
 		},
+		{
+			MethodName: "GetCluster",
+			Handler:    _FleetService_GetCluster_Handler,
+		},
+		{
+			MethodName: "ListChanges",
+			Handler:    _FleetService_ListChanges_Handler,
+		},
+		{
+			MethodName: "AcceptFinding",
+			Handler:    _FleetService_AcceptFinding_Handler,
+		},
+		{
+			MethodName: "WithdrawAcceptance",
+			Handler:    _FleetService_WithdrawAcceptance_Handler,
+		},
+		{
+			MethodName: "ListAcceptances",
+			Handler:    _FleetService_ListAcceptances_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -289,6 +527,11 @@ var FleetService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "GetDetail",
 			Handler:       _FleetService_GetDetail_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "GetService",
+			Handler:       _FleetService_GetService_Handler,
 			ServerStreams: true,
 		},
 	},
