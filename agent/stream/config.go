@@ -14,12 +14,15 @@ import (
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
-// Source reads the node. Both methods must return soon after ctx ends; they may be called at the same time.
+// Source reads the node. Its methods must return soon after ctx ends; they may be called at the same time.
 type Source interface {
 	// Scan reads every section. What could not be read says so in its section.
 	Scan(ctx context.Context) *offrampv1.NodeFacts
 	// List reads a list in full. It fails when the list is not the one that the digest names any more.
 	List(ctx context.Context, wanted *offrampv1.ListDigest) ([]string, error)
+	// Detail reads more about one Service, ipset or chain and hands it to emit, part by part, in its order. It returns the
+	// error of emit when that fails, and says in its error when what it handed out is not all.
+	Detail(ctx context.Context, request *offrampv1.DetailRequest, emit func(items []string) error) error
 }
 
 // Config says what to report, and to whom.
@@ -58,6 +61,8 @@ type limits struct {
 	welcome time.Duration
 	// list is how long a list may take to read.
 	list time.Duration
+	// answer is how long a question may take from the first look to the last part taken.
+	answer time.Duration
 	// stale is the age of the last scan from which on no heartbeat vouches for it any more; 0 takes staleAfter.
 	stale time.Duration
 }
@@ -67,7 +72,7 @@ type limits struct {
 func defaultLimits() limits {
 	return limits{
 		firstBackoff: 2 * time.Second, maxBackoff: time.Minute, healthy: 30 * time.Second,
-		welcome: 20 * time.Second, list: 7 * time.Second,
+		welcome: 20 * time.Second, list: 7 * time.Second, answer: 30 * time.Second,
 	}
 }
 
@@ -97,6 +102,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.limits == (limits{}) {
 		c.limits = defaultLimits()
+	}
+	if c.limits.answer == 0 {
+		c.limits.answer = defaultLimits().answer
 	}
 	if c.limits.stale == 0 {
 		c.limits.stale = staleAfter(c.ScanInterval)

@@ -25,8 +25,9 @@ type conversation struct {
 	has      sent
 	// outbox is what the receiving side wants to have sent: only one goroutine may send.
 	outbox chan *offrampv1.ConnectRequest
-	// questions wait for the one goroutine that reads lists.
-	questions chan *offrampv1.DetailRequest
+	// questions wait for the one goroutine that answers them; pending are those and the one being answered.
+	questions chan *question
+	pending   pending
 }
 
 // hold keeps the conversation going until the stream or ctx ends. It returns when all its goroutines have:
@@ -121,6 +122,9 @@ func (c *conversation) handle(ctx context.Context, message *offrampv1.ConnectRes
 	switch body := message.GetMessage().(type) {
 	case *offrampv1.ConnectResponse_DetailRequest:
 		return c.ask(ctx, body.DetailRequest)
+	case *offrampv1.ConnectResponse_DetailCancel:
+		c.pending.callOff(body.DetailCancel.GetId())
+		return nil
 	case *offrampv1.ConnectResponse_Order:
 		return c.refuse(ctx, body.Order)
 	case *offrampv1.ConnectResponse_Welcome:

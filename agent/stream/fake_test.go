@@ -33,8 +33,9 @@ type node struct {
 	sets  uint64
 	scans int
 	// hang makes scans wait for the end of their context.
-	hang bool
-	list func(context.Context, *v1.ListDigest) ([]string, error)
+	hang   bool
+	list   func(context.Context, *v1.ListDigest) ([]string, error)
+	detail func(context.Context, *v1.DetailRequest, func([]string) error) error
 }
 
 func (n *node) set(change func(*node)) {
@@ -63,6 +64,13 @@ func (n *node) List(ctx context.Context, wanted *v1.ListDigest) ([]string, error
 		return nil, errors.New("no lists here")
 	}
 	return n.list(ctx, wanted)
+}
+
+func (n *node) Detail(ctx context.Context, wanted *v1.DetailRequest, emit func([]string) error) error {
+	if n.detail == nil {
+		return errors.New("no details here")
+	}
+	return n.detail(ctx, wanted, emit)
 }
 
 func readAt(at int64) *v1.SectionVolatile {

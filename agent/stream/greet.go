@@ -54,7 +54,7 @@ func (p *peer) greet(ctx context.Context, client offrampv1.AgentServiceClient) (
 	}
 	return &conversation{
 		peer: p, stream: stream, welcome: welcome, interval: heartbeatInterval(welcome), has: known(welcome),
-		outbox: make(chan *offrampv1.ConnectRequest), questions: make(chan *offrampv1.DetailRequest, maxQuestions),
+		outbox: make(chan *offrampv1.ConnectRequest), questions: make(chan *question, maxQuestions),
 	}, nil
 }
 
