@@ -24,16 +24,26 @@ type Load struct{ process Process }
 // before the address for datagrams, or for one connection that is kept. Every other request is a new connection, and
 // none is made again.
 func (n *Node) StartLoad(ctx context.Context, targets ...string) (*Load, error) {
-	return startLoad(ctx, n, n.program, targets)
+	return startLoad(ctx, n, n.program, loadInterval, targets)
 }
 
 // StartLoad makes requests from the pod; see Node.StartLoad.
 func (p *Pod) StartLoad(ctx context.Context, targets ...string) (*Load, error) {
-	return startLoad(ctx, p, p.Node.program, targets)
+	return startLoad(ctx, p, p.Node.program, loadInterval, targets)
 }
 
-func startLoad(ctx context.Context, m Machine, program string, targets []string) (*Load, error) {
-	argv := append([]string{program, "load", "-interval", loadInterval.String(), "-timeout", loadTimeout.String()}, targets...)
+// StartLoadEvery is StartLoad with another time between requests to a target.
+func (n *Node) StartLoadEvery(ctx context.Context, interval time.Duration, targets ...string) (*Load, error) {
+	return startLoad(ctx, n, n.program, interval, targets)
+}
+
+// StartLoadEvery is StartLoad with another time between requests to a target.
+func (p *Pod) StartLoadEvery(ctx context.Context, interval time.Duration, targets ...string) (*Load, error) {
+	return startLoad(ctx, p, p.Node.program, interval, targets)
+}
+
+func startLoad(ctx context.Context, m Machine, program string, interval time.Duration, targets []string) (*Load, error) {
+	argv := append([]string{program, "load", "-interval", interval.String(), "-timeout", loadTimeout.String()}, targets...)
 	process, err := m.Start(ctx, nil, argv...)
 	if err != nil {
 		return nil, fmt.Errorf("starting requests: %w", err)

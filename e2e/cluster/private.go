@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // privateDir is where a program finds the files that it was given. It exists for that program alone and in memory.
@@ -17,6 +18,21 @@ func inPrivate(files map[string]string, argv ...string) (command []string, stdin
 	const script = `mount -t tmpfs -o mode=0700 tmpfs "$0" && cd "$0" && tar -xf - && exec "$@" </dev/null`
 	stdin, err = tarOf(files)
 	return append([]string{"unshare", "-m", "sh", "-c", script, privateDir}, argv...), stdin, err
+}
+
+// without makes a command in which names stand for a program that fails. It is for inPrivate, where it changes nobody
+// else's files.
+func without(names, argv []string) []string {
+	if len(names) == 0 {
+		return argv
+	}
+	// A link, as of Debian's alternatives, is broken where it leads to. The shell of guests has its own mind about names.
+	const script = `printf '#!/bin/sh\nexit 1\n' >broken && chmod 0755 broken
+for name in $0; do for dir in /usr/local/sbin /usr/sbin /usr/bin /sbin /bin; do
+	[ ! -e $dir/$name ] || mount --bind broken $dir/$name || exit
+done; done
+exec "$@"`
+	return append([]string{"sh", "-c", script, strings.Join(names, " ")}, argv...)
 }
 
 func tarOf(files map[string]string) ([]byte, error) {

@@ -32,6 +32,9 @@ type ProxyConfig struct {
 	StrictARP bool
 	// Args are further arguments, as --cleanup.
 	Args []string
+	// Without names programs that this kube-proxy finds broken, as in an image that lacks them or what they need: modprobe,
+	// nft, iptables.
+	Without []string
 }
 
 // Proxy is a running kube-proxy.
@@ -52,7 +55,7 @@ func (n *Node) StartProxy(ctx context.Context, config ProxyConfig) (*Proxy, erro
 		return nil, err
 	}
 	argv := append([]string{n.proxy, "--config", privateDir + "/config.yaml", "--v", "2"}, config.Args...)
-	command, stdin, err := inPrivate(files, argv...)
+	command, stdin, err := inPrivate(files, without(config.Without, argv)...)
 	if err != nil {
 		return nil, err
 	}
