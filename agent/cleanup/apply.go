@@ -111,7 +111,9 @@ func (e *LocalExecutor) begin(ctx context.Context, r *run) error {
 	if r.journal, err = openJournal(e.config.StateDir, id, e.config.Now); err != nil {
 		return err
 	}
-	err = r.journal.add(&Record{Kind: RecordBegan, What: "apply", Boot: r.plan.GetBootId(), Plan: text})
+	err = r.journal.add(&Record{
+		Kind: RecordBegan, What: "apply", Boot: r.plan.GetBootId(), Order: r.request.Order, Caller: r.request.Caller, Plan: text,
+	})
 	if err == nil {
 		err = e.backup(ctx, r, id)
 	}

@@ -49,7 +49,36 @@ func (r *run) perform(ctx context.Context) {
 				return
 			}
 		}
+		r.tell(part)
 		r.performPart(ctx, part)
+	}
+}
+
+// tell lets whoever waits know what is done next.
+func (r *run) tell(part span) {
+	if r.request.Progress == nil {
+		return
+	}
+	operations := r.plan.GetOperations()
+	r.request.Progress(Progress{stageWords(operations[part.first].GetStage()), uint64(part.first), uint64(len(operations))})
+}
+
+func stageWords(stage offrampv1.Stage) string {
+	switch stage {
+	case offrampv1.Stage_STAGE_SOURCE:
+		return "sources of routes"
+	case offrampv1.Stage_STAGE_VIRTUAL_SERVERS:
+		return "virtual servers"
+	case offrampv1.Stage_STAGE_LINK:
+		return "link"
+	case offrampv1.Stage_STAGE_RULES:
+		return "rules"
+	case offrampv1.Stage_STAGE_IPSETS:
+		return "ipsets"
+	case offrampv1.Stage_STAGE_SYSCTLS:
+		return "sysctls"
+	default:
+		return "rest"
 	}
 }
 

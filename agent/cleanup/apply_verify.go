@@ -16,6 +16,7 @@ import (
 // finish looks again, and writes down how it ended. It does so also for a run that was told to stop.
 func (r *run) finish(ctx context.Context) {
 	if ctx.Err() == nil {
+		r.tellEnd()
 		r.verify(ctx)
 	} else {
 		r.result.Remaining = r.notDone()
@@ -29,6 +30,12 @@ func (r *run) finish(ctx context.Context) {
 	r.record(&Record{Kind: RecordEnded, Text: r.ending()})
 	if r.broken != nil {
 		r.result.Error = r.broken.Error()
+	}
+}
+
+func (r *run) tellEnd() {
+	if count := uint64(len(r.plan.GetOperations())); r.request.Progress != nil {
+		r.request.Progress(Progress{"looking again", count, count})
 	}
 }
 

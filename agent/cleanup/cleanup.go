@@ -49,6 +49,24 @@ type Request struct {
 	// inventory), and after the last change, to verify: operations that are in the plan then remain.
 	Plan func(context.Context) (*offrampv1.Plan, *Reading, error)
 	Draining
+	Origin
+	// Progress, where it is not nil, is told of each part of the plan before it is done, and of the end. It must not block.
+	Progress func(Progress)
+}
+
+// Origin is who asked for a clean-up or a restore, where it was ordered from afar. It is recorded and decides nothing.
+type Origin struct {
+	// Order is the id of the order, Caller the name that the aggregator gave, TokenID what the API server's audit calls the
+	// caller's token.
+	Order, Caller, TokenID string
+}
+
+// Progress is how far an apply has come.
+type Progress struct {
+	// Step is for people: "virtual servers".
+	Step string
+	// Done counts the operations that were tried, Total all of the plan.
+	Done, Total uint64
 }
 
 // Executor does what was decided.

@@ -44,6 +44,10 @@ type Record struct {
 	What string `json:"what,omitempty"`
 	// Boot is the boot id of the kernel; only in began.
 	Boot string `json:"boot,omitempty"`
+	// Order is the id of the order that it was done for, Caller who gave it; only in began, and empty for what was done on the
+	// node itself.
+	Order  string `json:"order,omitempty"`
+	Caller string `json:"caller,omitempty"`
 	// Plan is the plan as JSON of offramp.v1.Plan; only in began.
 	Plan json.RawMessage `json:"plan,omitempty"`
 	// First and Count say which operations of the plan, counted from 0, an intent or outcome is about.

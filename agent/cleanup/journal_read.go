@@ -23,6 +23,8 @@ type Run struct {
 	ID   string
 	What string
 	Boot string
+	// Order is the id of the order that it was done for, if any.
+	Order string
 	// Plan is nil where the journal does not get as far.
 	Plan           *offrampv1.Plan
 	BackupComplete bool
@@ -119,7 +121,7 @@ func (r *Run) take(record *Record) error {
 }
 
 func (r *Run) begin(record *Record) error {
-	r.What, r.Boot, r.BeganAt = record.What, record.Boot, record.Time
+	r.What, r.Boot, r.Order, r.BeganAt = record.What, record.Boot, record.Order, record.Time
 	if len(record.Plan) == 0 {
 		return nil
 	}

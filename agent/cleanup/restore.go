@@ -22,6 +22,7 @@ type RestoreRequest struct {
 	ID string
 	// Look reads the node anew: its objects, and the mode that runs there (a Plan of any target has both).
 	Look func(context.Context) (*offrampv1.Plan, *Reading, error)
+	Origin
 }
 
 // RestoreResult is what a restore did.
@@ -101,7 +102,7 @@ func (e *LocalExecutor) restoreLocked(ctx context.Context, request RestoreReques
 		return nil, ErrModeUnknown
 	}
 	r := &restoration{
-		config: e.config, tools: e.tools(), saved: objects, look: request.Look, node: reading.Inventory,
+		config: e.config, tools: e.tools(), saved: objects, look: request.Look, node: reading.Inventory, origin: request.Origin,
 		result: &RestoreResult{ID: id, Running: plan.GetRunningMode()},
 	}
 	return r.result, e.restoreRecorded(ctx, r)
@@ -131,7 +132,9 @@ func (e *LocalExecutor) restoreRecorded(ctx context.Context, r *restoration) err
 	if r.journal, err = openJournal(e.config.StateDir, id, e.config.Now); err != nil {
 		return err
 	}
-	err = r.journal.add(&Record{Kind: RecordBegan, What: "restore", Boot: r.node.BootID, Text: r.result.ID})
+	err = r.journal.add(&Record{
+		Kind: RecordBegan, What: "restore", Boot: r.node.BootID, Order: r.origin.Order, Caller: r.origin.Caller, Text: r.result.ID,
+	})
 	if err == nil {
 		err = r.all(ctx)
 	}

@@ -23,6 +23,7 @@ type restoration struct {
 	node    *inventory.Node
 	result  *RestoreResult
 	journal *journal
+	origin  Origin
 }
 
 // all brings back class by class. An error is the journal's, or that the node cannot be looked at any more.

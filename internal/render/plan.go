@@ -10,6 +10,11 @@ import (
 
 // Plan writes what a clean-up would do, in its order, what it keeps and what stands in the way.
 func Plan(w io.Writer, plan *offrampv1.Plan) error {
+	return PlanThen(w, plan, "offramp-agent cleanup apply")
+}
+
+// PlanThen is Plan where another command applies it. An empty one leaves out how to go on.
+func PlanThen(w io.Writer, plan *offrampv1.Plan, apply string) error {
 	var p page
 	p.line(0, "Clean-up of node %s for target %s: %s", orUnknown(plan.GetNode()), Word(plan.GetTarget()),
 		orNothing(plan.GetOperations()))
@@ -18,7 +23,7 @@ func Plan(w io.Writer, plan *offrampv1.Plan) error {
 	p.operations(plan.GetOperations())
 	p.kept(plan.GetKept())
 	p.guards(plan.GetGuards())
-	p.next(plan)
+	p.next(plan, apply)
 	return p.flush(w)
 }
 
@@ -133,8 +138,8 @@ func (p *page) guard(guard *offrampv1.GuardFinding) {
 }
 
 // next says how to go on.
-func (p *page) next(plan *offrampv1.Plan) {
-	if len(plan.GetOperations()) == 0 {
+func (p *page) next(plan *offrampv1.Plan, apply string) {
+	if len(plan.GetOperations()) == 0 || apply == "" {
 		return
 	}
 	p.blank()
@@ -145,7 +150,7 @@ func (p *page) next(plan *offrampv1.Plan) {
 		}
 	}
 	p.line(0, "To do this plan, with the other flags of this call:")
-	p.line(2, "offramp-agent cleanup apply --target %s --plan %s", Word(plan.GetTarget()), shortDigest(plan.GetDigest()))
+	p.line(2, "%s --target %s --plan %s", apply, Word(plan.GetTarget()), shortDigest(plan.GetDigest()))
 }
 
 // shortDigest is as much of a digest as names a plan.

@@ -978,7 +978,8 @@ type OrderResult struct {
 	Outcome OrderOutcome           `protobuf:"varint,2,opt,name=outcome,proto3,enum=offramp.v1.OrderOutcome" json:"outcome,omitempty"`
 	// For people: what was done, or why not.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// Of ORDER_KIND_PLAN, and of an apply that was refused because the node changed.
+	// Of ORDER_KIND_PLAN; of an apply, the plan that the node has now when it was refused because the node changed, and the plan
+	// that was applied when not all of it was done.
 	Plan *Plan `protobuf:"bytes,4,opt,name=plan,proto3" json:"plan,omitempty"`
 	// Of ORDER_KIND_APPLY.
 	Cleanup *CleanupResult `protobuf:"bytes,5,opt,name=cleanup,proto3" json:"cleanup,omitempty"`
@@ -986,9 +987,12 @@ type OrderResult struct {
 	Restored []string  `protobuf:"bytes,6,rep,name=restored,proto3" json:"restored,omitempty"`
 	Kind     OrderKind `protobuf:"varint,7,opt,name=kind,proto3,enum=offramp.v1.OrderKind" json:"kind,omitempty"`
 	// By the node's clock.
-	BeganAt       *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=began_at,json=beganAt,proto3" json:"began_at,omitempty"`
-	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	Node          string                 `protobuf:"bytes,10,opt,name=node,proto3" json:"node,omitempty"`
+	BeganAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=began_at,json=beganAt,proto3" json:"began_at,omitempty"`
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	Node    string                 `protobuf:"bytes,10,opt,name=node,proto3" json:"node,omitempty"`
+	// What the same command on the node would have ended with: 0 done or nothing to do, 1 error, 2 refused, 3 something is to do or
+	// remains, 4 could not tell.
+	ExitCode      uint32 `protobuf:"varint,11,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1093,6 +1097,13 @@ func (x *OrderResult) GetNode() string {
 	return ""
 }
 
+func (x *OrderResult) GetExitCode() uint32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
 var File_offramp_v1_order_proto protoreflect.FileDescriptor
 
 const file_offramp_v1_order_proto_rawDesc = "" +
@@ -1152,7 +1163,7 @@ const file_offramp_v1_order_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\bR\x04last\"&\n" +
 	"\x14OrderAcknowledgement\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\x8f\x03\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xac\x03\n" +
 	"\vOrderResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x122\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x18.offramp.v1.OrderOutcomeR\aoutcome\x12\x18\n" +
@@ -1164,7 +1175,8 @@ const file_offramp_v1_order_proto_rawDesc = "" +
 	"\bbegan_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\abeganAt\x125\n" +
 	"\bended_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x12\n" +
 	"\x04node\x18\n" +
-	" \x01(\tR\x04node*j\n" +
+	" \x01(\tR\x04node\x12\x1b\n" +
+	"\texit_code\x18\v \x01(\rR\bexitCode*j\n" +
 	"\tOrderKind\x12\x1a\n" +
 	"\x16ORDER_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fORDER_KIND_PLAN\x10\x01\x12\x14\n" +
