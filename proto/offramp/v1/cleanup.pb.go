@@ -156,6 +156,74 @@ func (OperationOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_offramp_v1_cleanup_proto_rawDescGZIP(), []int{1}
 }
 
+// ProbeVerdict is what a probe says.
+type ProbeVerdict int32
+
+const (
+	ProbeVerdict_PROBE_VERDICT_UNSPECIFIED ProbeVerdict = 0
+	// It works now.
+	ProbeVerdict_PROBE_VERDICT_WORKS ProbeVerdict = 1
+	// It failed before anything was changed: it says nothing of the clean-up.
+	ProbeVerdict_PROBE_VERDICT_FAILED_BEFORE ProbeVerdict = 2
+	// It worked before and fails now, while an endpoint answers.
+	ProbeVerdict_PROBE_VERDICT_BROKEN ProbeVerdict = 3
+	// It worked before and fails now, and so do the endpoints.
+	ProbeVerdict_PROBE_VERDICT_ENDPOINTS_FAIL ProbeVerdict = 4
+	// It worked before and fails now, and no endpoint is known that could be asked.
+	ProbeVerdict_PROBE_VERDICT_NOT_COMPARED ProbeVerdict = 5
+	// It fails, an endpoint answers, and nothing is known of before.
+	ProbeVerdict_PROBE_VERDICT_FAILS ProbeVerdict = 6
+)
+
+// Enum value maps for ProbeVerdict.
+var (
+	ProbeVerdict_name = map[int32]string{
+		0: "PROBE_VERDICT_UNSPECIFIED",
+		1: "PROBE_VERDICT_WORKS",
+		2: "PROBE_VERDICT_FAILED_BEFORE",
+		3: "PROBE_VERDICT_BROKEN",
+		4: "PROBE_VERDICT_ENDPOINTS_FAIL",
+		5: "PROBE_VERDICT_NOT_COMPARED",
+		6: "PROBE_VERDICT_FAILS",
+	}
+	ProbeVerdict_value = map[string]int32{
+		"PROBE_VERDICT_UNSPECIFIED":    0,
+		"PROBE_VERDICT_WORKS":          1,
+		"PROBE_VERDICT_FAILED_BEFORE":  2,
+		"PROBE_VERDICT_BROKEN":         3,
+		"PROBE_VERDICT_ENDPOINTS_FAIL": 4,
+		"PROBE_VERDICT_NOT_COMPARED":   5,
+		"PROBE_VERDICT_FAILS":          6,
+	}
+)
+
+func (x ProbeVerdict) Enum() *ProbeVerdict {
+	p := new(ProbeVerdict)
+	*p = x
+	return p
+}
+
+func (x ProbeVerdict) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ProbeVerdict) Descriptor() protoreflect.EnumDescriptor {
+	return file_offramp_v1_cleanup_proto_enumTypes[2].Descriptor()
+}
+
+func (ProbeVerdict) Type() protoreflect.EnumType {
+	return &file_offramp_v1_cleanup_proto_enumTypes[2]
+}
+
+func (x ProbeVerdict) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ProbeVerdict.Descriptor instead.
+func (ProbeVerdict) EnumDescriptor() ([]byte, []int) {
+	return file_offramp_v1_cleanup_proto_rawDescGZIP(), []int{2}
+}
+
 // Plan is the exact, ordered list of operations that a clean-up would do on one node. Apply does that plan or refuses.
 type Plan struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -790,7 +858,9 @@ type DeleteRule struct {
 	// The rule as iptables-save would print it, as far as it is decoded; for people and for the digest.
 	Rule string `protobuf:"bytes,4,opt,name=rule,proto3" json:"rule,omitempty"`
 	// Number of the rule in its chain, from 1.
-	Position      uint32 `protobuf:"varint,5,opt,name=position,proto3" json:"position,omitempty"`
+	Position uint32 `protobuf:"varint,5,opt,name=position,proto3" json:"position,omitempty"`
+	// The chain that the rule leads to; empty when it leads to none.
+	TargetChain   string `protobuf:"bytes,6,opt,name=target_chain,json=targetChain,proto3" json:"target_chain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -858,6 +928,13 @@ func (x *DeleteRule) GetPosition() uint32 {
 		return x.Position
 	}
 	return 0
+}
+
+func (x *DeleteRule) GetTargetChain() string {
+	if x != nil {
+		return x.TargetChain
+	}
+	return ""
 }
 
 // DeleteChain removes a chain with the rules in it.
@@ -1321,8 +1398,12 @@ type CleanupResult struct {
 	// Guards that made it refuse; nothing was changed then.
 	RefusedBy []*GuardFinding `protobuf:"bytes,7,rep,name=refused_by,json=refusedBy,proto3" json:"refused_by,omitempty"`
 	// What a new plan for the same target would still do.
-	Remaining     uint64 `protobuf:"varint,8,opt,name=remaining,proto3" json:"remaining,omitempty"`
-	Error         string `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
+	Remaining uint64 `protobuf:"varint,8,opt,name=remaining,proto3" json:"remaining,omitempty"`
+	Error     string `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
+	// New connections of the node to Services, before the first change and after the last; empty when none were tried.
+	Probes []*Probe `protobuf:"bytes,10,rep,name=probes,proto3" json:"probes,omitempty"`
+	// What was restored because a probe broke: one line per object, what became of it.
+	Restored      []string `protobuf:"bytes,11,rep,name=restored,proto3" json:"restored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1420,6 +1501,119 @@ func (x *CleanupResult) GetError() string {
 	return ""
 }
 
+func (x *CleanupResult) GetProbes() []*Probe {
+	if x != nil {
+		return x.Probes
+	}
+	return nil
+}
+
+func (x *CleanupResult) GetRestored() []string {
+	if x != nil {
+		return x.Restored
+	}
+	return nil
+}
+
+// Probe is a new connection from the node to one Service, before a clean-up and after it.
+type Probe struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it stands for: "kubernetes", "dns", or "given" for one that a person named.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// "tcp" or "udp". For "dns" a question is asked over it, for others a connection is made.
+	Protocol string `protobuf:"bytes,2,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	// Address and port of the Service.
+	Service string `protobuf:"bytes,3,opt,name=service,proto3" json:"service,omitempty"`
+	// Empty where it worked.
+	BeforeError string `protobuf:"bytes,4,opt,name=before_error,json=beforeError,proto3" json:"before_error,omitempty"`
+	// Empty where it worked, and where it was not tried.
+	AfterError string `protobuf:"bytes,5,opt,name=after_error,json=afterError,proto3" json:"after_error,omitempty"`
+	// Endpoints of the Service that answered when they were asked directly; at most 3 are asked, and only where the Service fails.
+	AnsweringEndpoints []string     `protobuf:"bytes,6,rep,name=answering_endpoints,json=answeringEndpoints,proto3" json:"answering_endpoints,omitempty"`
+	Verdict            ProbeVerdict `protobuf:"varint,7,opt,name=verdict,proto3,enum=offramp.v1.ProbeVerdict" json:"verdict,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *Probe) Reset() {
+	*x = Probe{}
+	mi := &file_offramp_v1_cleanup_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Probe) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Probe) ProtoMessage() {}
+
+func (x *Probe) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_cleanup_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Probe.ProtoReflect.Descriptor instead.
+func (*Probe) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_cleanup_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Probe) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Probe) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *Probe) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *Probe) GetBeforeError() string {
+	if x != nil {
+		return x.BeforeError
+	}
+	return ""
+}
+
+func (x *Probe) GetAfterError() string {
+	if x != nil {
+		return x.AfterError
+	}
+	return ""
+}
+
+func (x *Probe) GetAnsweringEndpoints() []string {
+	if x != nil {
+		return x.AnsweringEndpoints
+	}
+	return nil
+}
+
+func (x *Probe) GetVerdict() ProbeVerdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return ProbeVerdict_PROBE_VERDICT_UNSPECIFIED
+}
+
 // OperationResult is the outcome of one operation.
 type OperationResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1431,7 +1625,7 @@ type OperationResult struct {
 
 func (x *OperationResult) Reset() {
 	*x = OperationResult{}
-	mi := &file_offramp_v1_cleanup_proto_msgTypes[15]
+	mi := &file_offramp_v1_cleanup_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1637,7 @@ func (x *OperationResult) String() string {
 func (*OperationResult) ProtoMessage() {}
 
 func (x *OperationResult) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_cleanup_proto_msgTypes[15]
+	mi := &file_offramp_v1_cleanup_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1650,7 @@ func (x *OperationResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationResult.ProtoReflect.Descriptor instead.
 func (*OperationResult) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_cleanup_proto_rawDescGZIP(), []int{15}
+	return file_offramp_v1_cleanup_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *OperationResult) GetOutcome() OperationOutcome {
@@ -1529,14 +1723,15 @@ const file_offramp_v1_cleanup_proto_rawDesc = "" +
 	"DeleteLink\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1c\n" +
-	"\taddresses\x18\x03 \x01(\x04R\taddresses\"\x9b\x01\n" +
+	"\taddresses\x18\x03 \x01(\x04R\taddresses\"\xbe\x01\n" +
 	"\n" +
 	"DeleteRule\x121\n" +
 	"\asection\x18\x01 \x01(\x0e2\x17.offramp.v1.SectionKindR\asection\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\tR\x05table\x12\x14\n" +
 	"\x05chain\x18\x03 \x01(\tR\x05chain\x12\x12\n" +
 	"\x04rule\x18\x04 \x01(\tR\x04rule\x12\x1a\n" +
-	"\bposition\x18\x05 \x01(\rR\bposition\"\x82\x01\n" +
+	"\bposition\x18\x05 \x01(\rR\bposition\x12!\n" +
+	"\ftarget_chain\x18\x06 \x01(\tR\vtargetChain\"\x82\x01\n" +
 	"\vDeleteChain\x121\n" +
 	"\asection\x18\x01 \x01(\x0e2\x17.offramp.v1.SectionKindR\asection\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\tR\x05table\x12\x14\n" +
@@ -1567,7 +1762,7 @@ const file_offramp_v1_cleanup_proto_rawDesc = "" +
 	"\bevidence\x18\x03 \x03(\tR\bevidence\x12\x16\n" +
 	"\x06remedy\x18\x04 \x01(\tR\x06remedy\x12*\n" +
 	"\x11can_be_overridden\x18\x05 \x01(\bR\x0fcanBeOverridden\x12-\n" +
-	"\x12overridden_because\x18\x06 \x01(\tR\x11overriddenBecause\"\xf9\x02\n" +
+	"\x12overridden_because\x18\x06 \x01(\tR\x11overriddenBecause\"\xc0\x03\n" +
 	"\rCleanupResult\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1f\n" +
 	"\vplan_digest\x18\x02 \x01(\fR\n" +
@@ -1581,7 +1776,19 @@ const file_offramp_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"refused_by\x18\a \x03(\v2\x18.offramp.v1.GuardFindingR\trefusedBy\x12\x1c\n" +
 	"\tremaining\x18\b \x01(\x04R\tremaining\x12\x14\n" +
-	"\x05error\x18\t \x01(\tR\x05error\"_\n" +
+	"\x05error\x18\t \x01(\tR\x05error\x12)\n" +
+	"\x06probes\x18\n" +
+	" \x03(\v2\x11.offramp.v1.ProbeR\x06probes\x12\x1a\n" +
+	"\brestored\x18\v \x03(\tR\brestored\"\xfa\x01\n" +
+	"\x05Probe\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bprotocol\x18\x02 \x01(\tR\bprotocol\x12\x18\n" +
+	"\aservice\x18\x03 \x01(\tR\aservice\x12!\n" +
+	"\fbefore_error\x18\x04 \x01(\tR\vbeforeError\x12\x1f\n" +
+	"\vafter_error\x18\x05 \x01(\tR\n" +
+	"afterError\x12/\n" +
+	"\x13answering_endpoints\x18\x06 \x03(\tR\x12answeringEndpoints\x122\n" +
+	"\averdict\x18\a \x01(\x0e2\x18.offramp.v1.ProbeVerdictR\averdict\"_\n" +
 	"\x0fOperationResult\x126\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x1c.offramp.v1.OperationOutcomeR\aoutcome\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error*\xa1\x01\n" +
@@ -1602,7 +1809,15 @@ const file_offramp_v1_cleanup_proto_rawDesc = "" +
 	"\x16OPERATION_OUTCOME_GONE\x10\x02\x12\x1d\n" +
 	"\x19OPERATION_OUTCOME_REMAINS\x10\x03\x12\x1f\n" +
 	"\x1bOPERATION_OUTCOME_NOT_TRIED\x10\x04\x12\x1d\n" +
-	"\x19OPERATION_OUTCOME_UNKNOWN\x10\x05B0Z.offramp.dev/offramp/proto/offramp/v1;offrampv1b\x06proto3"
+	"\x19OPERATION_OUTCOME_UNKNOWN\x10\x05*\xdc\x01\n" +
+	"\fProbeVerdict\x12\x1d\n" +
+	"\x19PROBE_VERDICT_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13PROBE_VERDICT_WORKS\x10\x01\x12\x1f\n" +
+	"\x1bPROBE_VERDICT_FAILED_BEFORE\x10\x02\x12\x18\n" +
+	"\x14PROBE_VERDICT_BROKEN\x10\x03\x12 \n" +
+	"\x1cPROBE_VERDICT_ENDPOINTS_FAIL\x10\x04\x12\x1e\n" +
+	"\x1aPROBE_VERDICT_NOT_COMPARED\x10\x05\x12\x17\n" +
+	"\x13PROBE_VERDICT_FAILS\x10\x06B0Z.offramp.dev/offramp/proto/offramp/v1;offrampv1b\x06proto3"
 
 var (
 	file_offramp_v1_cleanup_proto_rawDescOnce sync.Once
@@ -1616,64 +1831,68 @@ func file_offramp_v1_cleanup_proto_rawDescGZIP() []byte {
 	return file_offramp_v1_cleanup_proto_rawDescData
 }
 
-var file_offramp_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_offramp_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_offramp_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_offramp_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_offramp_v1_cleanup_proto_goTypes = []any{
 	(Stage)(0),                     // 0: offramp.v1.Stage
 	(OperationOutcome)(0),          // 1: offramp.v1.OperationOutcome
-	(*Plan)(nil),                   // 2: offramp.v1.Plan
-	(*Operation)(nil),              // 3: offramp.v1.Operation
-	(*SetRouteSource)(nil),         // 4: offramp.v1.SetRouteSource
-	(*DeleteRoute)(nil),            // 5: offramp.v1.DeleteRoute
-	(*DeleteVirtualServer)(nil),    // 6: offramp.v1.DeleteVirtualServer
-	(*DeleteLink)(nil),             // 7: offramp.v1.DeleteLink
-	(*DeleteRule)(nil),             // 8: offramp.v1.DeleteRule
-	(*DeleteChain)(nil),            // 9: offramp.v1.DeleteChain
-	(*DeleteTable)(nil),            // 10: offramp.v1.DeleteTable
-	(*DestroySet)(nil),             // 11: offramp.v1.DestroySet
-	(*DeleteAccountingObject)(nil), // 12: offramp.v1.DeleteAccountingObject
-	(*ResetSysctl)(nil),            // 13: offramp.v1.ResetSysctl
-	(*Kept)(nil),                   // 14: offramp.v1.Kept
-	(*GuardFinding)(nil),           // 15: offramp.v1.GuardFinding
-	(*CleanupResult)(nil),          // 16: offramp.v1.CleanupResult
-	(*OperationResult)(nil),        // 17: offramp.v1.OperationResult
-	(Target)(0),                    // 18: offramp.v1.Target
-	(ProxyMode)(0),                 // 19: offramp.v1.ProxyMode
-	(*timestamppb.Timestamp)(nil),  // 20: google.protobuf.Timestamp
-	(SectionKind)(0),               // 21: offramp.v1.SectionKind
-	(AddressFamily)(0),             // 22: offramp.v1.AddressFamily
+	(ProbeVerdict)(0),              // 2: offramp.v1.ProbeVerdict
+	(*Plan)(nil),                   // 3: offramp.v1.Plan
+	(*Operation)(nil),              // 4: offramp.v1.Operation
+	(*SetRouteSource)(nil),         // 5: offramp.v1.SetRouteSource
+	(*DeleteRoute)(nil),            // 6: offramp.v1.DeleteRoute
+	(*DeleteVirtualServer)(nil),    // 7: offramp.v1.DeleteVirtualServer
+	(*DeleteLink)(nil),             // 8: offramp.v1.DeleteLink
+	(*DeleteRule)(nil),             // 9: offramp.v1.DeleteRule
+	(*DeleteChain)(nil),            // 10: offramp.v1.DeleteChain
+	(*DeleteTable)(nil),            // 11: offramp.v1.DeleteTable
+	(*DestroySet)(nil),             // 12: offramp.v1.DestroySet
+	(*DeleteAccountingObject)(nil), // 13: offramp.v1.DeleteAccountingObject
+	(*ResetSysctl)(nil),            // 14: offramp.v1.ResetSysctl
+	(*Kept)(nil),                   // 15: offramp.v1.Kept
+	(*GuardFinding)(nil),           // 16: offramp.v1.GuardFinding
+	(*CleanupResult)(nil),          // 17: offramp.v1.CleanupResult
+	(*Probe)(nil),                  // 18: offramp.v1.Probe
+	(*OperationResult)(nil),        // 19: offramp.v1.OperationResult
+	(Target)(0),                    // 20: offramp.v1.Target
+	(ProxyMode)(0),                 // 21: offramp.v1.ProxyMode
+	(*timestamppb.Timestamp)(nil),  // 22: google.protobuf.Timestamp
+	(SectionKind)(0),               // 23: offramp.v1.SectionKind
+	(AddressFamily)(0),             // 24: offramp.v1.AddressFamily
 }
 var file_offramp_v1_cleanup_proto_depIdxs = []int32{
-	18, // 0: offramp.v1.Plan.target:type_name -> offramp.v1.Target
-	19, // 1: offramp.v1.Plan.running_mode:type_name -> offramp.v1.ProxyMode
-	3,  // 2: offramp.v1.Plan.operations:type_name -> offramp.v1.Operation
-	14, // 3: offramp.v1.Plan.kept:type_name -> offramp.v1.Kept
-	15, // 4: offramp.v1.Plan.guards:type_name -> offramp.v1.GuardFinding
-	20, // 5: offramp.v1.Plan.made_at:type_name -> google.protobuf.Timestamp
+	20, // 0: offramp.v1.Plan.target:type_name -> offramp.v1.Target
+	21, // 1: offramp.v1.Plan.running_mode:type_name -> offramp.v1.ProxyMode
+	4,  // 2: offramp.v1.Plan.operations:type_name -> offramp.v1.Operation
+	15, // 3: offramp.v1.Plan.kept:type_name -> offramp.v1.Kept
+	16, // 4: offramp.v1.Plan.guards:type_name -> offramp.v1.GuardFinding
+	22, // 5: offramp.v1.Plan.made_at:type_name -> google.protobuf.Timestamp
 	0,  // 6: offramp.v1.Operation.stage:type_name -> offramp.v1.Stage
-	4,  // 7: offramp.v1.Operation.set_route_source:type_name -> offramp.v1.SetRouteSource
-	6,  // 8: offramp.v1.Operation.delete_virtual_server:type_name -> offramp.v1.DeleteVirtualServer
-	7,  // 9: offramp.v1.Operation.delete_link:type_name -> offramp.v1.DeleteLink
-	8,  // 10: offramp.v1.Operation.delete_rule:type_name -> offramp.v1.DeleteRule
-	9,  // 11: offramp.v1.Operation.delete_chain:type_name -> offramp.v1.DeleteChain
-	10, // 12: offramp.v1.Operation.delete_table:type_name -> offramp.v1.DeleteTable
-	11, // 13: offramp.v1.Operation.destroy_set:type_name -> offramp.v1.DestroySet
-	12, // 14: offramp.v1.Operation.delete_accounting_object:type_name -> offramp.v1.DeleteAccountingObject
-	13, // 15: offramp.v1.Operation.reset_sysctl:type_name -> offramp.v1.ResetSysctl
-	5,  // 16: offramp.v1.Operation.delete_route:type_name -> offramp.v1.DeleteRoute
-	21, // 17: offramp.v1.DeleteRule.section:type_name -> offramp.v1.SectionKind
-	21, // 18: offramp.v1.DeleteChain.section:type_name -> offramp.v1.SectionKind
-	22, // 19: offramp.v1.DestroySet.family:type_name -> offramp.v1.AddressFamily
-	20, // 20: offramp.v1.CleanupResult.began_at:type_name -> google.protobuf.Timestamp
-	20, // 21: offramp.v1.CleanupResult.ended_at:type_name -> google.protobuf.Timestamp
-	17, // 22: offramp.v1.CleanupResult.operations:type_name -> offramp.v1.OperationResult
-	15, // 23: offramp.v1.CleanupResult.refused_by:type_name -> offramp.v1.GuardFinding
-	1,  // 24: offramp.v1.OperationResult.outcome:type_name -> offramp.v1.OperationOutcome
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	5,  // 7: offramp.v1.Operation.set_route_source:type_name -> offramp.v1.SetRouteSource
+	7,  // 8: offramp.v1.Operation.delete_virtual_server:type_name -> offramp.v1.DeleteVirtualServer
+	8,  // 9: offramp.v1.Operation.delete_link:type_name -> offramp.v1.DeleteLink
+	9,  // 10: offramp.v1.Operation.delete_rule:type_name -> offramp.v1.DeleteRule
+	10, // 11: offramp.v1.Operation.delete_chain:type_name -> offramp.v1.DeleteChain
+	11, // 12: offramp.v1.Operation.delete_table:type_name -> offramp.v1.DeleteTable
+	12, // 13: offramp.v1.Operation.destroy_set:type_name -> offramp.v1.DestroySet
+	13, // 14: offramp.v1.Operation.delete_accounting_object:type_name -> offramp.v1.DeleteAccountingObject
+	14, // 15: offramp.v1.Operation.reset_sysctl:type_name -> offramp.v1.ResetSysctl
+	6,  // 16: offramp.v1.Operation.delete_route:type_name -> offramp.v1.DeleteRoute
+	23, // 17: offramp.v1.DeleteRule.section:type_name -> offramp.v1.SectionKind
+	23, // 18: offramp.v1.DeleteChain.section:type_name -> offramp.v1.SectionKind
+	24, // 19: offramp.v1.DestroySet.family:type_name -> offramp.v1.AddressFamily
+	22, // 20: offramp.v1.CleanupResult.began_at:type_name -> google.protobuf.Timestamp
+	22, // 21: offramp.v1.CleanupResult.ended_at:type_name -> google.protobuf.Timestamp
+	19, // 22: offramp.v1.CleanupResult.operations:type_name -> offramp.v1.OperationResult
+	16, // 23: offramp.v1.CleanupResult.refused_by:type_name -> offramp.v1.GuardFinding
+	18, // 24: offramp.v1.CleanupResult.probes:type_name -> offramp.v1.Probe
+	2,  // 25: offramp.v1.Probe.verdict:type_name -> offramp.v1.ProbeVerdict
+	1,  // 26: offramp.v1.OperationResult.outcome:type_name -> offramp.v1.OperationOutcome
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_offramp_v1_cleanup_proto_init() }
@@ -1699,8 +1918,8 @@ func file_offramp_v1_cleanup_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offramp_v1_cleanup_proto_rawDesc), len(file_offramp_v1_cleanup_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   16,
+			NumEnums:      3,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
