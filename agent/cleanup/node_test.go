@@ -1,6 +1,7 @@
 package cleanup_test
 
 import (
+	"cmp"
 	"context"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"offramp.dev/offramp/agent/cleanup"
 	"offramp.dev/offramp/agent/collect"
+	"offramp.dev/offramp/internal/facts"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -18,6 +20,12 @@ type node struct {
 	t       *testing.T
 	options cleanup.Options
 	config  cleanup.ExecutorConfig
+	// proxy is the capture whose kube-proxy seems to run; "" is none, as a person asserts.
+	proxy string
+	// unasserted: nobody asserts that none runs.
+	unasserted bool
+	// root is the host's root file system; "" is this one's.
+	root string
 }
 
 // newNode is a node without a kube-proxy, as a person asserts.
@@ -43,11 +51,21 @@ func xtablesLock(t *testing.T) string {
 }
 
 func (n *node) planner() *cleanup.Planner {
-	scanner := collect.New(collect.Config{Host: collect.DefaultHost(), Node: "node-0", AssertNone: "a test"})
+	config := collect.Config{Host: collect.DefaultHost(), Node: "node-0", AssertNone: "a test"}
+	config.Host.Root = cmp.Or(n.root, config.Host.Root)
+	if n.unasserted {
+		config.AssertNone = ""
+	}
+	scanner := collect.New(config)
 	return &cleanup.Planner{
 		Read: func(ctx context.Context) (*cleanup.Reading, error) {
-			facts, inventory := scanner.Exact(ctx)
-			return &cleanup.Reading{Facts: facts, Inventory: inventory}, nil
+			node, inventory := scanner.Exact(ctx)
+			if n.proxy != "" {
+				section := facts.Find(node, offrampv1.SectionKind_SECTION_KIND_KUBE_PROXY)
+				section.Stable, section.Volatile = proxySection(n.t, n.proxy, 0)
+				section.Stable.State = offrampv1.SectionState_SECTION_STATE_PRESENT
+			}
+			return &cleanup.Reading{Facts: node, Inventory: inventory}, nil
 		},
 		Options: n.options,
 		Now:     time.Now,
@@ -92,6 +110,13 @@ func mustClean(t *testing.T, result *offrampv1.CleanupResult) {
 	if result.GetRemaining() != 0 || result.GetError() != "" {
 		t.Errorf("%d operations remain, error %q", result.GetRemaining(), result.GetError())
 	}
+}
+
+// tryTool runs a native tool that may fail.
+func tryTool(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput() //nolint:gosec // the test's own
+	return string(out), err
 }
 
 // run runs a native tool and returns what it printed.

@@ -105,8 +105,14 @@ table inet firewalld {
 }
 `
 
-// kubeProxy puts the state of a capture beside what is there.
+// kubeProxy puts the state of a capture beside what is there, into both backends.
 func kubeProxy(t *testing.T, capture string) {
+	t.Helper()
+	kubeProxyIn(t, capture, "nft", "legacy")
+}
+
+// kubeProxyIn is kubeProxy with its rules in some backends.
+func kubeProxyIn(t *testing.T, capture string, in ...string) {
 	t.Helper()
 	if sets := fileOf(t, capture, "ipset-save.txt"); sets != "" {
 		// bucketsize and initval are unknown to 5.10.
@@ -116,6 +122,9 @@ func kubeProxy(t *testing.T, capture string) {
 		run(t, tables, "nft", "-f", "-")
 	}
 	for _, backend := range backends() {
+		if _, name, _ := strings.Cut(backend.tool, "-"); !slices.Contains(in, name) {
+			continue
+		}
 		// In their order, as kube-proxy itself inserts jumps at the top: reversed, each becomes an insertion.
 		run(t, kubeProxyRules(fileOf(t, capture, backend.capture)), backend.tool+"-restore", "--noflush")
 	}
