@@ -25,6 +25,8 @@ type runSettings struct {
 	listen              string
 	tls                 serve.Files
 	plaintext           bool
+	identity            identity
+	perAddress          int
 	heartbeat           time.Duration
 	silentAfter         int
 	forgetAfter         time.Duration
@@ -38,12 +40,17 @@ func newRun() *cobra.Command {
 		Use:   "run",
 		Short: "Listen to agents and answer people until SIGTERM or SIGINT",
 		Long: `run serves agents and people on one port over TLS 1.3. The files of --tls-cert-file, --tls-key-file and
---client-ca-file are read again when they change. Without TLS anybody on the way can read and forge; that needs
---insecure-plaintext.
+--client-ca-file are read again when they change. In a cluster, without such files, the aggregator makes a certificate
+authority, shares it with its replicas in a Secret and publishes it in a ConfigMap. Without TLS anybody on the way can
+read and forge; that needs --insecure-plaintext.
+
+Agents and people prove who they are: in a cluster by ServiceAccount tokens for the audience --audience, elsewhere by
+client certificates: of nodes with the common name "system:node:NAME" and the organization "system:nodes", as kubelets
+have them; of people with the organization "offramp:viewers" or "offramp:operators". --auth none asks nobody.
 
 At SIGTERM or SIGINT it says NOT_SERVING in its health, ends the agents' streams, which reconnect by themselves, and exits.`,
-		Example: `  offramp-aggregator run --tls-cert-file server.crt --tls-key-file server.key
-  offramp-aggregator run --listen 127.0.0.1:8443 --insecure-plaintext --log-format json`,
+		Example: `  offramp-aggregator run --tls-cert-file server.crt --tls-key-file server.key --client-ca-file nodes-ca.crt
+  offramp-aggregator run --listen 127.0.0.1:8443 --insecure-plaintext --auth none --log-format json`,
 		Args: program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), cmd.ErrOrStderr()) },
 	}
@@ -56,8 +63,10 @@ func (s *runSettings) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&s.listen, "listen", ":8443", "address to listen on, host:port; port 0 takes a free one and logs it")
 	flags.StringVar(&s.tls.Cert, "tls-cert-file", "", "PEM file with the server's certificate chain")
 	flags.StringVar(&s.tls.Key, "tls-key-file", "", "PEM file with the certificate's key")
-	flags.StringVar(&s.tls.ClientCA, "client-ca-file", "", "PEM file with the CA that must have signed every client's certificate (default: clients need none)")
+	flags.StringVar(&s.tls.ClientCA, "client-ca-file", "", "PEM file with the CA that signs clients' certificates; with --auth mtls every client needs one")
 	flags.BoolVar(&s.plaintext, "insecure-plaintext", false, "serve without TLS: anybody on the way can read and forge")
+	flags.IntVar(&s.perAddress, "max-connections-per-address", 1024, "how many connections one address may have open; 0 means any number")
+	s.identity.addFlags(flags)
 	flags.DurationVar(&s.heartbeat, "heartbeat-interval", time.Minute, "how often agents are asked for a sign of life")
 	flags.IntVar(&s.silentAfter, "silent-after", 3, "after how many missed heartbeats a node is silent, never counted ready")
 	flags.DurationVar(&s.forgetAfter, "forget-after", 24*time.Hour, "for how long a node may be silent before it is forgotten")
@@ -71,8 +80,10 @@ func (s *runSettings) check() error {
 	switch {
 	case s.plaintext && s.tls != (serve.Files{}):
 		return program.Usagef("--insecure-plaintext means no TLS: it cannot go with --tls-cert-file, --tls-key-file or --client-ca-file")
-	case !s.plaintext && (s.tls.Cert == "" || s.tls.Key == ""):
+	case (s.tls.Cert == "") != (s.tls.Key == ""), !s.plaintext && s.tls.Cert == "" && s.identity.mode(s.tls.ClientCA) != byKubernetes:
 		return program.Usagef("TLS needs both --tls-cert-file and --tls-key-file; to serve without TLS pass --insecure-plaintext")
+	case s.perAddress < 0:
+		return program.Usagef("--max-connections-per-address is 0 or more, not %d", s.perAddress)
 	case s.heartbeat < time.Second || s.heartbeat > time.Hour:
 		return program.Usagef("--heartbeat-interval is 1s to 1h, not %s", s.heartbeat)
 	case s.silentAfter < 1:
@@ -82,7 +93,7 @@ func (s *runSettings) check() error {
 	case s.drain <= 0:
 		return program.Usagef("--drain-timeout must be longer than nothing, not %s", s.drain)
 	default:
-		return nil
+		return s.checkIdentity()
 	}
 }
 
@@ -92,7 +103,7 @@ func (s *runSettings) run(ctx context.Context, stderr io.Writer) error {
 		return err
 	}
 	log := s.logger(stderr)
-	transport, err := s.transport(log)
+	identified, err := s.identify(ctx, log)
 	if err != nil {
 		return err
 	}
@@ -100,15 +111,21 @@ func (s *runSettings) run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("listen for agents and people: %w", err)
 	}
+	if s.perAddress > 0 {
+		listener = serve.LimitPerAddress(listener, s.perAddress, log)
+	}
 	store := fleet.New(fleet.Config{
 		Assess: readiness.Assess, Log: log,
 		HeartbeatInterval: s.heartbeat, SilentAfter: s.silentAfter, ForgetAfter: s.forgetAfter,
 	})
-	server := serve.New(serve.Config{Store: store, TLS: transport, Version: version.Get().Version, Log: log, DrainTimeout: s.drain})
+	server := serve.New(serve.Config{Store: store, TLS: identified.tls, Guard: identified.guard, Version: version.Get().Version, Log: log, DrainTimeout: s.drain})
 	log.Info("listening", "address", listener.Addr().String(), "tls", !s.plaintext, "version", version.Get().Version)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(ctx, listener) })
 	group.Go(func() error { store.Run(ctx); return nil })
+	for _, run := range identified.run {
+		group.Go(func() error { run(ctx); return nil })
+	}
 	defer log.Info("stopped")
 	return group.Wait()
 }

@@ -35,7 +35,7 @@ func newRoot() *cobra.Command {
 		Long: `offramp-aggregator listens to the agents of a fleet and answers people: which nodes are ready to leave
 kube-proxy's ipvs mode, which have leftovers, what would break. It keeps everything in memory: agents resend what it
 lacks, so it may be restarted at any time.`,
-		Example: "  offramp-aggregator run --tls-cert-file server.crt --tls-key-file server.key",
+		Example: "  offramp-aggregator run --tls-cert-file server.crt --tls-key-file server.key --client-ca-file nodes-ca.crt",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    program.Group,
 	}

@@ -59,13 +59,21 @@ func TestRefusedSettings(t *testing.T) {
 		"no TLS, not said so":   {nil, "--insecure-plaintext"},
 		"certificate alone":     {[]string{"--tls-cert-file", "x"}, "--tls-key-file"},
 		"plaintext and files":   {[]string{"--insecure-plaintext", "--tls-cert-file", "x"}, "cannot go with"},
-		"files not there":       {[]string{"--tls-cert-file", "/nowhere.crt", "--tls-key-file", "/nowhere.key"}, "/nowhere.crt"},
+		"files not there":       {[]string{"--auth", "none", "--tls-cert-file", "/nowhere.crt", "--tls-key-file", "/nowhere.key"}, "/nowhere.crt"},
+		"nobody knows callers":  {[]string{"--tls-cert-file", "x", "--tls-key-file", "y"}, "who may call?"},
+		"the same in plaintext": {[]string{"--insecure-plaintext"}, "who may call?"},
+		"mtls without a CA":     {[]string{"--auth", "mtls", "--tls-cert-file", "x", "--tls-key-file", "y"}, "--client-ca-file"},
+		"tokens in the clear":   {[]string{"--auth", "kubernetes", "--insecure-plaintext"}, "in the clear"},
+		"none and a cluster":    {[]string{"--auth", "none", "--kubeconfig", "x", "--tls-cert-file", "x", "--tls-key-file", "y"}, "--kubeconfig"},
+		"no such kubeconfig":    {[]string{"--kubeconfig", "/nowhere.conf"}, "/nowhere.conf"},
+		"no such way":           {[]string{"--auth", "maybe"}, "maybe"},
+		"fewer than none":       {[]string{"--auth", "none", "--insecure-plaintext", "--max-connections-per-address", "-1"}, "--max-connections"},
 		"heartbeat too fast":    {[]string{"--insecure-plaintext", "--heartbeat-interval", "1ms"}, "--heartbeat-interval"},
 		"never silent":          {[]string{"--insecure-plaintext", "--silent-after", "0"}, "--silent-after"},
 		"forgotten before that": {[]string{"--insecure-plaintext", "--forget-after", "1m"}, "--forget-after"},
 		"no time to drain":      {[]string{"--insecure-plaintext", "--drain-timeout", "0s"}, "--drain-timeout"},
 		"no such level":         {[]string{"--insecure-plaintext", "--log-level", "loud"}, "loud"},
-		"no such address":       {[]string{"--insecure-plaintext", "--listen", "nonsense"}, "nonsense"},
+		"no such address":       {[]string{"--insecure-plaintext", "--auth", "none", "--listen", "nonsense"}, "nonsense"},
 		"an argument":           {[]string{"--insecure-plaintext", "x"}, "takes no argument"},
 	}
 	for name, tt := range tests {
@@ -82,7 +90,7 @@ func TestRefusedSettings(t *testing.T) {
 func TestRunServesUntilTold(t *testing.T) {
 	leaktest.Check(t)
 	var stdout, stderr output
-	variables := map[string]string{"OFFRAMP_LISTEN": "127.0.0.1:0", "OFFRAMP_LOG_FORMAT": "json", "OFFRAMP_INSECURE_PLAINTEXT": "true"}
+	variables := map[string]string{"OFFRAMP_LISTEN": "127.0.0.1:0", "OFFRAMP_LOG_FORMAT": "json", "OFFRAMP_INSECURE_PLAINTEXT": "true", "OFFRAMP_AUTH": "none"}
 	lookup := func(name string) (string, bool) { value, ok := variables[name]; return value, ok }
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

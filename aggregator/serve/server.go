@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"offramp.dev/offramp/aggregator/auth"
 	"offramp.dev/offramp/aggregator/fleet"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
@@ -27,6 +28,8 @@ type Config struct {
 	Store *fleet.Store
 	// TLS is nil for plaintext.
 	TLS *tls.Config
+	// Guard decides who may call what. nil asks nobody who they are, for tests.
+	Guard *auth.Guard
 	// Version of this aggregator, told to agents.
 	Version string
 	// Log is required.
@@ -78,6 +81,10 @@ func options(config Config) []grpc.ServerOption {
 	if config.TLS != nil {
 		creds = credentials.NewTLS(config.TLS)
 	}
+	guard := config.Guard
+	if guard == nil {
+		guard = auth.New(nil, config.Log)
+	}
 	return []grpc.ServerOption{
 		grpc.Creds(creds),
 		grpc.MaxRecvMsgSize(maxMessage),
@@ -93,8 +100,8 @@ func options(config Config) []grpc.ServerOption {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveMin, PermitWithoutStream: true}),
 		grpc.ForceServerCodecV2(newAgentCodec()),
-		grpc.ChainUnaryInterceptor(containUnary(config.Log)),
-		grpc.ChainStreamInterceptor(containStream(config.Log)),
+		grpc.ChainUnaryInterceptor(containUnary(config.Log), guard.Unary()),
+		grpc.ChainStreamInterceptor(containStream(config.Log), guard.Stream()),
 		grpc.WaitForHandlers(true),
 	}
 }

@@ -13,17 +13,28 @@ import (
 
 // Files are the PEM files of the server's side of TLS.
 type Files struct {
-	// Cert and Key are the server's own. Required.
+	// Cert and Key are the server's own. Required, unless the certificate comes from elsewhere.
 	Cert, Key string
-	// ClientCA, when not empty, is who must have signed the certificates that clients must then show.
+	// ClientCA, when not empty, is who must have signed the certificates that clients show.
 	ClientCA string
+	// ClientCertOptional lets clients connect that show none, since they have other means to say who they are.
+	ClientCertOptional bool
 }
 
 // TLSConfig reads the files and returns a configuration, TLS 1.3 and above, that reads them again when they change: a
 // renewed certificate counts from the next connection on. Files that cannot be used then leave the old ones in place, and
 // the log says so, once per change.
 func TLSConfig(files Files, log *slog.Logger) (*tls.Config, error) {
-	r := &reloader{files: files, log: log}
+	return startReloading(&reloader{files: files, log: log})
+}
+
+// TLSConfigWith is TLSConfig with a server certificate that does not come from files: certificate is asked at every
+// handshake.
+func TLSConfigWith(certificate func() (*tls.Certificate, error), files Files, log *slog.Logger) (*tls.Config, error) {
+	return startReloading(&reloader{files: files, log: log, certificate: certificate})
+}
+
+func startReloading(r *reloader) (*tls.Config, error) {
 	r.stamp = r.look()
 	current, err := r.read()
 	if err != nil {
@@ -42,8 +53,9 @@ type stamp [3]struct {
 }
 
 type reloader struct {
-	files Files
-	log   *slog.Logger
+	files       Files
+	log         *slog.Logger
+	certificate func() (*tls.Certificate, error) // nil where it is in files
 
 	mu      sync.Mutex
 	stamp   stamp
@@ -78,11 +90,10 @@ func (r *reloader) look() (seen stamp) {
 }
 
 func (r *reloader) read() (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(r.files.Cert, r.files.Key)
-	if err != nil {
-		return nil, fmt.Errorf("read the TLS certificate %s and key %s: %w", r.files.Cert, r.files.Key, err)
+	config := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}}
+	if err := r.identify(config); err != nil {
+		return nil, err
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}}
 	if r.files.ClientCA == "" {
 		return config, nil
 	}
@@ -91,7 +102,24 @@ func (r *reloader) read() (*tls.Config, error) {
 		return nil, fmt.Errorf("read the certificates that clients are checked against, %s: %w", r.files.ClientCA, err)
 	}
 	config.ClientCAs, config.ClientAuth = roots, tls.RequireAndVerifyClientCert
+	if r.files.ClientCertOptional {
+		config.ClientAuth = tls.VerifyClientCertIfGiven
+	}
 	return config, nil
+}
+
+// identify gives the configuration the server's certificate.
+func (r *reloader) identify(config *tls.Config) error {
+	if r.certificate != nil {
+		config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return r.certificate() }
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(r.files.Cert, r.files.Key)
+	if err != nil {
+		return fmt.Errorf("read the TLS certificate %s and key %s: %w", r.files.Cert, r.files.Key, err)
+	}
+	config.Certificates = []tls.Certificate{pair}
+	return nil
 }
 
 func readRoots(path string) (*x509.CertPool, error) {

@@ -67,7 +67,7 @@ func setUp(t *testing.T, forget time.Duration) *stage {
 
 func (s *stage) startAggregator() {
 	s.Helper()
-	s.aggregator = start(s.T, "offramp-aggregator", programs.Aggregator(), "run", "--listen", address,
+	s.aggregator = start(s.T, "offramp-aggregator", programs.Aggregator(), "run", "--auth", "none", "--listen", address,
 		"--heartbeat-interval", heartbeat.String(), "--forget-after", s.forget.String(),
 		"--tls-cert-file", s.certificates.ServerCert, "--tls-key-file", s.certificates.ServerKey)
 }

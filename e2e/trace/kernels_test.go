@@ -222,7 +222,7 @@ func listen(t *testing.T, l *lab.Lab, certificates authority.Files) *aggregator 
 	t.Helper()
 	a := &aggregator{lab: l, address: l.HostAddr() + ":8443", ca: certificates.CA}
 	ctx, cancel := context.WithCancel(t.Context())
-	cmd := l.Command(ctx, programs.Aggregator(), "run", "--listen", a.address, "--heartbeat-interval", "1s",
+	cmd := l.Command(ctx, programs.Aggregator(), "run", "--auth", "none", "--listen", a.address, "--heartbeat-interval", "1s",
 		"--tls-cert-file", certificates.ServerCert, "--tls-key-file", certificates.ServerKey)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,61 @@
+package auth
+
+import (
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha" //nolint:staticcheck // older tools ask by it
+
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+// rule says who may call a method.
+type rule struct {
+	// who is Agent, Person, or Unchecked for everybody.
+	who Kind
+	// verb and resource are what a person needs the right to.
+	verb, resource string
+	// byNode says that the request names the node that it is about. Permission then waits for the request.
+	byNode bool
+}
+
+const (
+	nodes    = "nodes"
+	cleanups = "nodecleanups"
+)
+
+// table says of every method who may call it. A method that is not here is refused.
+func table() map[string]rule {
+	return map[string]rule{
+		offrampv1.AgentService_Connect_FullMethodName: {who: Agent, byNode: true},
+
+		offrampv1.FleetService_GetReadiness_FullMethodName: {who: Person, verb: "list", resource: nodes},
+		offrampv1.FleetService_ListNodes_FullMethodName:    {who: Person, verb: "list", resource: nodes},
+		offrampv1.FleetService_Watch_FullMethodName:        {who: Person, verb: "watch", resource: nodes},
+		offrampv1.FleetService_GetNode_FullMethodName:      {who: Person, verb: "get", resource: nodes, byNode: true},
+		offrampv1.FleetService_GetDetail_FullMethodName:    {who: Person, verb: "get", resource: nodes, byNode: true},
+
+		offrampv1.CleanupService_Plan_FullMethodName:    {who: Person, verb: "plan", resource: cleanups, byNode: true},
+		offrampv1.CleanupService_Apply_FullMethodName:   {who: Person, verb: "apply", resource: cleanups, byNode: true},
+		offrampv1.CleanupService_Restore_FullMethodName: {who: Person, verb: "restore", resource: cleanups, byNode: true},
+
+		// A probe has no credentials. The answer is one word; the stream that Watch keeps open is not for everybody.
+		healthv1.Health_Check_FullMethodName: {who: Unchecked},
+		healthv1.Health_List_FullMethodName:  {who: Person, verb: "list", resource: nodes},
+		healthv1.Health_Watch_FullMethodName: {who: Person, verb: "list", resource: nodes},
+
+		reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName:      {who: Person, verb: "list", resource: nodes},
+		reflectionv1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: {who: Person, verb: "list", resource: nodes},
+	}
+}
+
+// nodeOf finds the node that a message is about. Of an agent's messages only Hello names one.
+func nodeOf(message any) (node string, named bool) {
+	switch m := message.(type) {
+	case *offrampv1.ConnectRequest:
+		return m.GetHello().GetNode(), m.GetHello() != nil
+	case interface{ GetNode() string }:
+		return m.GetNode(), true
+	default:
+		return "", false
+	}
+}
