@@ -41,6 +41,9 @@ func judge(n *node, target offrampv1.Target) ([]*offrampv1.Finding, weights) {
 	var findings []*offrampv1.Finding
 	var weights weights
 	for _, rule := range Rules() {
+		if rule.check == nil {
+			continue
+		}
 		finding := rule.finding(rule.check(n, target))
 		if finding == nil {
 			continue

@@ -42,13 +42,14 @@ func captureFacts(t *testing.T, capture string, mode offrampv1.ProxyMode) *offra
 	add(kinds.sysctls, false, sysctlsSection(t, capture), nil)
 	add(kinds.addresses, true, &offrampv1.SectionStable{}, nil)
 	add(kinds.history, true, &offrampv1.SectionStable{}, nil)
+	add(kinds.host, true, &offrampv1.SectionStable{}, nil)
 	return facts
 }
 
 // kinds are short names of the sections.
 var kinds = struct {
-	kernel, kubeProxy, ipvs, link, ipsets, nft4, nft6, legacy4, legacy6, nftables, sysctls, addresses, history offrampv1.SectionKind
-}{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}
+	kernel, kubeProxy, ipvs, link, ipsets, nft4, nft6, legacy4, legacy6, nftables, sysctls, addresses, history, host offrampv1.SectionKind
+}{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}
 
 // sharedModes is who filled nat KUBE-SERVICES, IPv4 and IPv6, read by a person.
 func sharedModes(capture string) [2]offrampv1.ProxyMode {

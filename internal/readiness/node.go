@@ -34,6 +34,7 @@ func sectionKinds() []offrampv1.SectionKind {
 		offrampv1.SectionKind_SECTION_KIND_SYSCTLS,
 		offrampv1.SectionKind_SECTION_KIND_ADDRESSES,
 		offrampv1.SectionKind_SECTION_KIND_HISTORY,
+		offrampv1.SectionKind_SECTION_KIND_HOST,
 	}
 }
 
@@ -120,6 +121,8 @@ func hasContent(kind offrampv1.SectionKind, stable *offrampv1.SectionStable) boo
 		return stable.GetAddresses() != nil
 	case offrampv1.SectionKind_SECTION_KIND_HISTORY:
 		return stable.GetHistory() != nil
+	case offrampv1.SectionKind_SECTION_KIND_HOST:
+		return stable.GetHost() != nil
 	default:
 		return stable.GetIptables() != nil
 	}

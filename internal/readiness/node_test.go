@@ -22,6 +22,11 @@ type testNode struct {
 	nft        *offrampv1.NftablesFacts
 	sysctls    []*offrampv1.Sysctl
 	history    *offrampv1.HistoryFacts
+	host       *offrampv1.HostFacts
+	addresses  *offrampv1.AddressesFacts
+	traffic    *offrampv1.IpvsVolatile
+	booted     int64  // second of the boot
+	tracked    uint64 // connections
 	unreadable map[offrampv1.SectionKind]bool
 }
 
@@ -52,6 +57,9 @@ func clean(mode offrampv1.ProxyMode) *testNode {
 		tables:     map[offrampv1.SectionKind]*offrampv1.IptablesFacts{kinds.nft4: kubelets(), kinds.nft6: kubelets()},
 		nft:        &offrampv1.NftablesFacts{},
 		history:    &offrampv1.HistoryFacts{Durable: true},
+		host:       &offrampv1.HostFacts{ConntrackMax: 1000, LocalPortMin: 32768, LocalPortMax: 60999},
+		addresses:  &offrampv1.AddressesFacts{},
+		traffic:    &offrampv1.IpvsVolatile{},
 		unreadable: map[offrampv1.SectionKind]bool{},
 	}
 	n.addMode(mode)
@@ -129,7 +137,7 @@ func second(seconds int64) *timestamppb.Timestamp { return timestamppb.New(time.
 // facts is the node as it is reported.
 func (n *testNode) facts() *offrampv1.NodeFacts {
 	facts := &offrampv1.NodeFacts{Node: "node-0"}
-	for kind := kinds.kernel; kind <= kinds.history; kind++ {
+	for kind := kinds.kernel; kind <= kinds.host; kind++ {
 		stable := n.stable(kind)
 		stable.State = offrampv1.SectionState_SECTION_STATE_PRESENT
 		if stable.GetContent() == nil {
@@ -138,13 +146,24 @@ func (n *testNode) facts() *offrampv1.NodeFacts {
 		if n.unreadable[kind] {
 			stable = &offrampv1.SectionStable{State: offrampv1.SectionState_SECTION_STATE_UNREADABLE, Error: "no permission"}
 		}
-		section := &offrampv1.Section{Kind: kind, Stable: stable}
-		if kind == kinds.kubeProxy {
-			section.Volatile = &offrampv1.SectionVolatile{Content: &offrampv1.SectionVolatile_KubeProxy{KubeProxy: n.now}}
-		}
-		facts.Sections = append(facts.Sections, section)
+		facts.Sections = append(facts.Sections, &offrampv1.Section{Kind: kind, Stable: stable, Volatile: n.volatile(kind)})
 	}
 	return facts
+}
+
+func (n *testNode) volatile(kind offrampv1.SectionKind) *offrampv1.SectionVolatile {
+	switch kind {
+	case kinds.kubeProxy:
+		return &offrampv1.SectionVolatile{Content: &offrampv1.SectionVolatile_KubeProxy{KubeProxy: n.now}}
+	case kinds.ipvs:
+		return &offrampv1.SectionVolatile{Content: &offrampv1.SectionVolatile_Ipvs{Ipvs: n.traffic}}
+	case kinds.kernel:
+		return &offrampv1.SectionVolatile{Content: &offrampv1.SectionVolatile_Kernel{Kernel: &offrampv1.KernelVolatile{BootedAt: second(n.booted)}}}
+	case kinds.host:
+		return &offrampv1.SectionVolatile{Content: &offrampv1.SectionVolatile_Host{Host: &offrampv1.HostVolatile{ConntrackCount: n.tracked}}}
+	default:
+		return nil
+	}
 }
 
 func (n *testNode) stable(kind offrampv1.SectionKind) *offrampv1.SectionStable {
@@ -165,6 +184,10 @@ func (n *testNode) stable(kind offrampv1.SectionKind) *offrampv1.SectionStable {
 		}}
 	case kinds.history:
 		return &offrampv1.SectionStable{Content: &offrampv1.SectionStable_History{History: n.history}}
+	case kinds.host:
+		return &offrampv1.SectionStable{Content: &offrampv1.SectionStable_Host{Host: n.host}}
+	case kinds.addresses:
+		return &offrampv1.SectionStable{Content: &offrampv1.SectionStable_Addresses{Addresses: n.addresses}}
 	}
 	if kind == kinds.link && n.link != nil {
 		return &offrampv1.SectionStable{Content: &offrampv1.SectionStable_IpvsLink{IpvsLink: n.link}}

@@ -12,10 +12,14 @@ type Rule struct {
 	Title string
 	// Source is where the rule comes from: code of kube-proxy, a Kubernetes enhancement, something seen on a real node.
 	Source string
+	// Meaning says what goes wrong, for people who never heard of it; Remedy what to do about it, in general.
+	Meaning, Remedy string
 	// ReadyOnly: the finding bears on whether the node could go to the target, not on whether it is there.
 	ReadyOnly bool
 
-	check func(*node, offrampv1.Target) outcome
+	// check is asked of nodes, checkCluster of the cluster; a rule may have either or both.
+	check        func(*node, offrampv1.Target) outcome
+	checkCluster func(*cluster, offrampv1.Target) outcome
 }
 
 // verdictOf is one of three answers of a rule.
@@ -61,6 +65,21 @@ func inform(remedy string, evidence ...string) outcome {
 	return fire(offrampv1.Severity_SEVERITY_INFO, remedy, evidence...)
 }
 
+// and puts two answers to one question together: the worse one leads, and what either saw is kept.
+func (o outcome) and(other outcome) outcome {
+	if other.verdict == quiet {
+		return o
+	}
+	if o.verdict == quiet {
+		return other
+	}
+	if other.severity > o.severity {
+		o, other = other, o
+	}
+	o.evidence = append(o.evidence, other.evidence...)
+	return o
+}
+
 // maxEvidence bounds Finding.evidence, as fleet.proto says.
 const maxEvidence = 20
 
@@ -72,7 +91,7 @@ func (r Rule) finding(said outcome) *offrampv1.Finding {
 	return &offrampv1.Finding{
 		Id: r.ID, Severity: said.severity, Scope: r.Scope, Title: r.Title, Source: r.Source,
 		Evidence:  said.evidence[:min(len(said.evidence), maxEvidence)],
-		Remedy:    said.remedy,
+		Remedy:    orElse(said.remedy, r.Remedy),
 		Undecided: said.verdict == cannotTell,
 	}
 }

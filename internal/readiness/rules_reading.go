@@ -52,6 +52,8 @@ func matters(kind offrampv1.SectionKind, target offrampv1.Target) bool {
 		return true
 	case offrampv1.SectionKind_SECTION_KIND_KERNEL:
 		return target == offrampv1.Target_TARGET_NFTABLES
+	case offrampv1.SectionKind_SECTION_KIND_HOST:
+		return target == offrampv1.Target_TARGET_NFTABLES || target == offrampv1.Target_TARGET_IPTABLES
 	default:
 		return slices.Contains(kernelKinds(), kind)
 	}
