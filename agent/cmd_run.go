@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"offramp.dev/offramp/agent/collect"
+	"offramp.dev/offramp/internal/bearer"
 	"offramp.dev/offramp/internal/program"
 	"offramp.dev/offramp/internal/tlsfiles"
 )
@@ -24,6 +25,7 @@ type reporting struct {
 	config       collect.Config
 	aggregators  []string
 	credentials  credentials.TransportCredentials
+	token        *bearer.File // nil for none
 	scanInterval time.Duration
 	log          *slog.Logger
 }
@@ -34,6 +36,7 @@ type daemon struct {
 	aggregators  []string
 	scanInterval time.Duration
 	tls          tlsfiles.Client
+	tokenFile    string
 }
 
 func runCommand(c *options) *cobra.Command {
@@ -57,6 +60,7 @@ are read again for each connection, so that they may be renewed.`,
 	flags.StringSliceVar(&d.aggregators, "aggregator", nil, "address of an aggregator, host:port; may be repeated")
 	flags.DurationVar(&d.scanInterval, "scan-interval", defaultScanInterval, "how long to wait between two readings of the node")
 	d.tls.AddFlags(flags)
+	d.addTokenFlag(flags)
 	return cmd
 }
 
@@ -75,11 +79,15 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	token, err := d.token()
+	if err != nil {
+		return err
+	}
 	log := newLog(stderr, d.logFormat, d.logLevel)
 	log.Info("reporting", "node", config.Node, "aggregators", d.aggregators, "version", config.AgentVersion,
-		"plaintext", d.tls.InsecurePlaintext, "scan_interval", d.scanInterval)
+		"plaintext", d.tls.InsecurePlaintext, "token", token != nil, "scan_interval", d.scanInterval)
 	config.History = true
-	failure := d.report(ctx, reporting{config, d.aggregators, creds, d.scanInterval, log})
+	failure := d.report(ctx, reporting{config, d.aggregators, creds, token, d.scanInterval, log})
 	if ctx.Err() == nil {
 		return failure
 	}

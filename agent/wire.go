@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 
 	"offramp.dev/offramp/agent/cleanup"
 	"offramp.dev/offramp/agent/collect"
@@ -43,7 +44,7 @@ func report(ctx context.Context, r reporting) error {
 }
 
 func streamConfig(r reporting, watcher *collect.Watcher) stream.Config {
-	return stream.Config{
+	config := stream.Config{
 		Addresses:    r.aggregators,
 		Credentials:  r.credentials,
 		Node:         r.config.Node,
@@ -54,4 +55,8 @@ func streamConfig(r reporting, watcher *collect.Watcher) stream.Config {
 		Log:          r.log,
 		Now:          r.config.Host.Now,
 	}
+	if r.token != nil {
+		config.DialOptions = []grpc.DialOption{grpc.WithPerRPCCredentials(r.token)}
+	}
+	return config
 }
