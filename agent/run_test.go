@@ -78,3 +78,14 @@ func TestCheckNode(t *testing.T) {
 		}
 	}
 }
+
+// A token that was asked for travels over TLS, or not at all.
+func TestRunTokenFile(t *testing.T) {
+	s := newStage()
+	s.call(t.Context(), nil, "run", "--aggregator", "a:1", "--token-file", "/some/token").want(t, 0, "", "token=true")
+	if s.reporting.token == nil {
+		t.Error("the token is left out")
+	}
+	s.call(t.Context(), nil, "run", "--aggregator", "a:1").want(t, 0, "", "token=false")
+	s.call(t.Context(), nil, "run", "--aggregator", "a:1", "--insecure-plaintext", "--token-file", "/some/token").want(t, 1, "", "in the clear")
+}

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
+	"offramp.dev/offramp/cli/cluster"
+	"offramp.dev/offramp/internal/bearer"
 	"offramp.dev/offramp/internal/program"
 	"offramp.dev/offramp/internal/tlsfiles"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
@@ -29,32 +31,93 @@ type connection struct {
 	aggregator string
 	timeout    time.Duration
 	tls        tlsfiles.Client
+	tokenFile  string
+	cluster    cluster.Settings
 }
+
+// The ServiceAccounts whose token a command asks for.
+const (
+	viewer   = "offramp-viewer"
+	operator = "offramp-operator"
+)
 
 func (c *connection) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.aggregator, "aggregator", "", "address of the aggregator, host:port")
 	flags.DurationVar(&c.timeout, "timeout", defaultTimeout, "how long one call may take")
+	flags.StringVar(&c.tokenFile, "token-file", "", "file with a token of one of Offramp's ServiceAccounts, instead of asking a cluster for one")
 	c.tls.AddFlags(flags)
+	c.cluster.AddFlags(flags)
 }
 
-// use opens the connection, lets ask use it, and closes it. It does not wait for the aggregator: the first call does.
+// use opens the connection for somebody who looks, lets ask use it, and closes it. It does not wait for the aggregator or
+// the cluster: the first call does.
 func (c *connection) use(ask func(offrampv1.FleetServiceClient) error) error {
-	if err := c.check(); err != nil {
-		return err
-	}
-	creds, err := c.tls.Credentials()
+	conn, err := c.dial(viewer)
 	if err != nil {
 		return err
-	}
-	// passthrough, so that the error of a failed look-up or dial comes back as it is.
-	conn, err := grpc.NewClient("passthrough:///"+c.aggregator, grpc.WithTransportCredentials(creds),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}))
-	if err != nil {
-		return fmt.Errorf("preparing the connection to %s: %w", c.aggregator, err)
 	}
 	defer func() { _ = conn.Close() }()
 	return ask(offrampv1.NewFleetServiceClient(conn))
+}
+
+// order is use for somebody who gives orders.
+func (c *connection) order(give func(offrampv1.CleanupServiceClient) error) error {
+	conn, err := c.dial(operator)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	return give(offrampv1.NewCleanupServiceClient(conn))
+}
+
+// dial opens the connection as a ServiceAccount.
+func (c *connection) dial(account string) (*grpc.ClientConn, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	options, err := c.identify(account)
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}))
+	// passthrough, so that the error of a failed look-up or dial comes back as it is.
+	conn, err := grpc.NewClient("passthrough:///"+c.aggregator, options...)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the connection to %s: %w", c.aggregator, err)
+	}
+	return conn, nil
+}
+
+// identify says who we are and whom we trust: by files where some were named, and else as the cluster says.
+func (c *connection) identify(account string) ([]grpc.DialOption, error) {
+	if !c.asksCluster() {
+		creds, err := c.tls.Credentials()
+		if err != nil {
+			return nil, err
+		}
+		options := []grpc.DialOption{grpc.WithTransportCredentials(creds)}
+		if c.tokenFile != "" {
+			options = append(options, grpc.WithPerRPCCredentials(bearer.New(c.tokenFile)))
+		}
+		return options, nil
+	}
+	ours, err := cluster.Open(c.cluster, account)
+	if err != nil {
+		return nil, err
+	}
+	options := []grpc.DialOption{grpc.WithPerRPCCredentials(ours.PerCall())}
+	if c.tls.CAFile == "" {
+		return append(options, grpc.WithTransportCredentials(ours.Transport(c.tls.ServerName))), nil
+	}
+	creds, err := c.tls.Credentials()
+	return append(options, grpc.WithTransportCredentials(creds)), err
+}
+
+// asksCluster tells whether a kubeconfig says who we are. One that nobody named is left alone where files say it.
+func (c *connection) asksCluster() bool {
+	byFiles := c.tls.InsecurePlaintext || c.tls.CAFile != "" || c.tls.CertFile != "" || c.tokenFile != ""
+	return c.cluster.Named() || !byFiles && cluster.Exists()
 }
 
 func (c *connection) check() error {
@@ -69,6 +132,12 @@ func (c *connection) check() error {
 	}
 	if err := c.tls.Check(); err != nil {
 		return program.UsageError{Err: err}
+	}
+	switch {
+	case c.cluster.Named() && (c.tls.InsecurePlaintext || c.tls.CertFile != "" || c.tokenFile != ""):
+		return program.Usagef("who are you? A cluster (--kubeconfig, --context, --as) cannot go with --token-file, --cert-file or --insecure-plaintext")
+	case c.tls.InsecurePlaintext && c.tokenFile != "":
+		return program.Usagef("--token-file would be sent in the clear: it cannot go with --insecure-plaintext")
 	}
 	return nil
 }

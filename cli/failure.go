@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"offramp.dev/offramp/cli/cluster"
 	"offramp.dev/offramp/internal/render"
 )
 
@@ -22,13 +23,19 @@ func (c *connection) explain(doing string, err error) error {
 func (c *connection) reason(code codes.Code, message string) string {
 	switch code {
 	case codes.Unavailable:
+		if strings.HasPrefix(message, cluster.Says) {
+			return message
+		}
 		return fmt.Sprintf("cannot talk to the aggregator at %s: %s", c.aggregator, unavailable(message))
 	case codes.DeadlineExceeded:
 		return fmt.Sprintf("no answer from the aggregator at %s within %s; is the address right? --timeout allows for more", c.aggregator, c.timeout)
 	case codes.Canceled:
 		return "interrupted"
 	case codes.Unauthenticated, codes.PermissionDenied:
-		return fmt.Sprintf("the aggregator at %s refuses the caller: %s", c.aggregator, message)
+		if strings.HasPrefix(message, cluster.Says) {
+			return message
+		}
+		return fmt.Sprintf("the aggregator at %s refuses the caller: %s%s", c.aggregator, message, c.whoHint(code))
 	case codes.Unimplemented:
 		return fmt.Sprintf("what answers at %s does not know this question (%s): another version, or no Offramp aggregator", c.aggregator, message)
 	case codes.ResourceExhausted:
@@ -37,6 +44,14 @@ func (c *connection) reason(code codes.Code, message string) string {
 		return message
 	}
 	return fmt.Sprintf("the aggregator at %s answered %s: %s", c.aggregator, code, message)
+}
+
+// whoHint says how to be somebody, to those who were nobody.
+func (c *connection) whoHint(code codes.Code) string {
+	if code != codes.Unauthenticated || c.tokenFile != "" || c.tls.CertFile != "" || c.asksCluster() {
+		return ""
+	}
+	return "; say who you are with --kubeconfig or --context, --token-file, or --cert-file"
 }
 
 // hint is what to tell people when an error has the sign in its text.
