@@ -17,6 +17,8 @@ LDFLAGS := -s -w -X $(STAMP).version=$(VERSION) -X $(STAMP).commit=$(COMMIT) -X 
 KERNELS ?= 5.10,6.1,6.12
 # The demo adds SEED virtual servers as kube-proxy leaves them, SEED foreign ones and SEED foreign sets to the dirty node.
 SEED    ?= 0
+# KUBE_PROXY=stand-in lets the demo do without the real kube-proxy where that is in the cache, too.
+KUBE_PROXY ?= real
 
 .PHONY: help build generate lint test test-unit test-kernel test-e2e e2e e2e-all record demo bench clean deps tools check-generated
 
@@ -62,7 +64,7 @@ test-unit: ## run what needs no VM: units, and kernel tests in network namespace
 
 VMEXEC  := $(GO) run $(CURDIR)/e2e/lab/vmexec -kernel $(KERNELS)
 # The tests of a clean-up that need IPVS and kube-ipvs0; the others run in namespaces of the host.
-NEED_VM := TestConnections|TestSource|TestTheOrder|TestApplyAndRestore
+NEED_VM := TestConnections|TestSource|TestTheOrder|TestApplyAndRestore|TestState(02|10|11|12|15|19|21|22|33|49|50)
 
 test-kernel: deps ## run the kernel tests of the agent inside VMs with the kernels of KERNELS
 	CGO_ENABLED=0 $(GO) test -count=1 -timeout 45m -exec "$(VMEXEC)" ./agent/collect
@@ -93,7 +95,7 @@ record: deps ## take the captures of e2e/captures/recorded anew: both versions o
 	rm -rf e2e/captures/recorded && mv $(BIN)/recorded e2e/captures/recorded
 
 demo: deps build ## three VMs, three kernels, three node states: who can leave ipvs, and what is left (SEED=n)
-	$(GO) run ./e2e/demo -bin $(BIN) -seed $(SEED)
+	$(GO) run ./e2e/demo -bin $(BIN) -seed $(SEED) $(if $(filter stand-in,$(KUBE_PROXY)),-stand-in)
 
 bench: ## measure, as ratios against the tool a person would use
 	$(GO) test -run '^$$' -bench . -benchmem $$($(GO) list ./... | grep -v /e2e)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,8 +40,9 @@ type Cluster struct {
 	plane    *plane
 	endpoint string // the program that pods run
 
-	mu    sync.Mutex
-	nodes []*Node
+	mu      sync.Mutex
+	numbers int     // how many nodes got one
+	nodes   []*Node // those that the others can reach
 }
 
 // Start starts etcd and kube-apiserver in the lab and waits until they answer. It builds them first where the cache has
@@ -62,6 +64,24 @@ func Start(ctx context.Context, l *lab.Lab, options Options) (*Cluster, error) {
 	c.API, c.endpoint = c.plane.api, programs.endpoint
 	c.log.step(began, "the API server is ready")
 	return c, nil
+}
+
+// nextNumber is the number of the next node, from 1.
+func (c *Cluster) nextNumber() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.numbers++
+	return c.numbers
+}
+
+// enter makes a node one of those that others can reach, and returns the ones before it. Of two nodes that are made at the
+// same time exactly one gets the other.
+func (c *Cluster) enter(n *Node) []*Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	others := slices.Clone(c.nodes)
+	c.nodes = append(c.nodes, n)
+	return others
 }
 
 // Stop ends kube-apiserver and etcd and waits until they are gone.

@@ -27,6 +27,10 @@ type NodeSpec struct {
 	Legacy bool
 	// SecondNIC gives it a further link eth1 with addresses of its own, and eth0 a secondary address.
 	SecondNIC bool
+	// Files are put into a virtual machine before it boots.
+	Files []lab.File
+	// Disk is the size of an empty disk of a virtual machine in MiB; 0 is none. See lab.Guest.MountDisk.
+	Disk int
 }
 
 // Node is a node of the cluster. Its methods may be called from several goroutines.
@@ -63,10 +67,7 @@ func (c *Cluster) AddNode(ctx context.Context, spec NodeSpec) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	n := &Node{Name: spec.Name, cluster: c, number: len(c.nodes) + 1, proxy: proxy, program: c.endpoint}
-	c.nodes = append(c.nodes, n)
-	c.mu.Unlock()
+	n := &Node{Name: spec.Name, cluster: c, number: c.nextNumber(), proxy: proxy, program: c.endpoint}
 	make := n.makeNamespace
 	if spec.Kernel != "" {
 		make = n.boot
@@ -93,9 +94,9 @@ func (n *Node) kind(spec NodeSpec) string {
 
 // boot makes the node a virtual machine.
 func (n *Node) boot(ctx context.Context, spec NodeSpec) error {
-	guest, err := n.cluster.lab.Boot(ctx, lab.VM{Name: spec.Name, Kernel: spec.Kernel, Files: []lab.File{
+	guest, err := n.cluster.lab.Boot(ctx, lab.VM{Name: spec.Name, Kernel: spec.Kernel, Disk: spec.Disk, Files: append([]lab.File{
 		{Path: guestProxy, Host: n.proxy, Mode: 0o755}, {Path: guestEndpoint, Host: n.program, Mode: 0o755},
-	}})
+	}, spec.Files...)})
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (n *Node) setUp(ctx context.Context, spec NodeSpec) error {
 	if err := n.vary(ctx, spec); err != nil {
 		return err
 	}
-	for _, other := range n.others() {
+	for _, other := range n.cluster.enter(n) {
 		if err := n.routeTo(ctx, other); err != nil {
 			return err
 		}
@@ -54,19 +54,6 @@ func (n *Node) vary(ctx context.Context, spec NodeSpec) error {
 		}
 	}
 	return n.addKubelet(ctx)
-}
-
-// others are the nodes that are set up already.
-func (n *Node) others() []*Node {
-	n.cluster.mu.Lock()
-	defer n.cluster.mu.Unlock()
-	var ready []*Node
-	for _, other := range n.cluster.nodes {
-		if other != n && other.V6.IsValid() {
-			ready = append(ready, other)
-		}
-	}
-	return ready
 }
 
 func (n *Node) routes() string {

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	_ "embed" // for services.yaml
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -31,21 +33,26 @@ type service struct {
 }
 
 // CreateServices makes one Service of every kind, with the pods behind them. For those whose endpoints are on other
-// nodes only, the pods of node under are left out.
-func (c *Cluster) CreateServices(ctx context.Context, under *Node, pods []*Pod) error {
+// nodes only, the pods of node under are left out. Where names are given, only the Services of services.yaml that are
+// called so are made.
+func (c *Cluster) CreateServices(ctx context.Context, under *Node, pods []*Pod, names ...string) error {
 	for _, text := range bytes.Split(servicesYAML, []byte("\n---\n")) {
-		if err := c.createService(ctx, text, under, pods); err != nil {
+		var read service
+		var object map[string]any
+		if err := errors.Join(yaml.UnmarshalStrict(text, &object), yaml.Unmarshal(text, &read)); err != nil {
+			return fmt.Errorf("reading services.yaml: %w", err)
+		}
+		if len(names) > 0 && !slices.Contains(names, read.Metadata.Name) {
+			continue
+		}
+		if err := c.createService(ctx, object, under, pods); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) createService(ctx context.Context, text []byte, under *Node, pods []*Pod) error {
-	var object map[string]any
-	if err := yaml.UnmarshalStrict(text, &object); err != nil {
-		return fmt.Errorf("reading services.yaml: %w", err)
-	}
+func (c *Cluster) createService(ctx context.Context, object map[string]any, under *Node, pods []*Pod) error {
 	status := object["status"]
 	delete(object, "status")
 	object["apiVersion"] = "v1"

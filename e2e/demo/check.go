@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"offramp.dev/offramp/e2e/captures"
 	"offramp.dev/offramp/e2e/lab"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
@@ -23,15 +22,11 @@ type count struct {
 	want int
 }
 
-// What is left of ipvs mode in the capture ipvs-then-iptables, counted by hand from its files: 6 chains and 5 jumps a
-// family are ipvs mode's alone (facts of kube-proxy 1.37: chains nat KUBE-NODE-PORT and KUBE-LOAD-BALANCER, filter
-// KUBE-NODE-PORT, KUBE-SOURCE-RANGES-FIREWALL, KUBE-IPVS-FILTER and KUBE-IPVS-OUT-FILTER).
+// 6 chains and 5 jumps a family are ipvs mode's alone (facts of kube-proxy 1.37: chains nat KUBE-NODE-PORT and
+// KUBE-LOAD-BALANCER, filter KUBE-NODE-PORT, KUBE-SOURCE-RANGES-FIREWALL, KUBE-IPVS-FILTER and KUBE-IPVS-OUT-FILTER).
 const (
-	leftServers   = 85
-	leftSets      = 34
-	leftAddresses = 68
-	leftChains    = 12
-	leftJumps     = 10
+	leftChains = 12
+	leftJumps  = 10
 )
 
 // check compares every count that was shown with the native tools' output in the same machine.
@@ -61,13 +56,14 @@ func (s *stage) check(ctx context.Context) error {
 }
 
 func (s *stage) counts(ctx context.Context, dirtyNode *offrampv1.NodeSummary) ([]count, error) {
+	want := s.origin.left()
 	left, all := dirtyNode.GetAssessment().GetLeftovers(), dirtyNode.GetInventory()
 	counts := []count{
-		{what: "virtual servers", offramp: all.GetVirtualServers(), want: leftServers + 2*s.seeded, command: "ipvsadm -Sn | grep -c ^-A"},
-		{what: "  leftover", offramp: left.GetVirtualServers(), want: leftServers + s.seeded, command: "ipvsadm -Sn | grep ^-A | grep -vc ' 10.6.115.'", shown: "ipvsadm -Sn, foreign ones left out"},
-		{what: "ipsets", offramp: all.GetIpsets(), want: leftSets + s.seeded, command: "ipset list -n | grep -c ."},
-		{what: "  leftover", offramp: left.GetIpsets(), want: leftSets, command: "ipset list -n | grep -c ^KUBE-"},
-		{what: "addresses of kube-ipvs0", offramp: left.GetLinkAddresses(), want: leftAddresses + s.seeded,
+		{what: "virtual servers", offramp: all.GetVirtualServers(), want: want.servers + 2*s.seeded, command: "ipvsadm -Sn | grep -c ^-A"},
+		{what: "  leftover", offramp: left.GetVirtualServers(), want: want.servers + s.seeded, command: "ipvsadm -Sn | grep ^-A | grep -vc ' 10.6.115.'", shown: "ipvsadm -Sn, foreign ones left out"},
+		{what: "ipsets", offramp: all.GetIpsets(), want: want.sets + s.seeded, command: "ipset list -n | grep -c ."},
+		{what: "  leftover", offramp: left.GetIpsets(), want: want.sets, command: "ipset list -n | grep -c ^KUBE-"},
+		{what: "addresses of kube-ipvs0", offramp: left.GetLinkAddresses(), want: want.addresses + s.seeded,
 			command: "ip -o addr show dev kube-ipvs0 | grep -c inet", shown: "ip -o addr show dev kube-ipvs0"},
 		{what: "leftover chains", offramp: left.GetChains(), want: leftChains,
 			command: saves + "grep -Ec '^:KUBE-(NODE-PORT|LOAD-BALANCER|SOURCE-RANGES-FIREWALL|IPVS-FILTER|IPVS-OUT-FILTER) '", shown: "iptables-nft-save, ip6tables-nft-save"},
@@ -98,27 +94,4 @@ func countLines(ctx context.Context, guest *lab.Guest, command string) (int, err
 		return 0, fmt.Errorf("counting with %q: it printed %q and %q", command, result.Stdout, result.Stderr)
 	}
 	return n, nil
-}
-
-// capturedServers are the virtual servers of the node's capture, as ipvsadm wrote them.
-func capturedServers(name string) []string {
-	for _, spec := range specs() {
-		if spec.name != name {
-			continue
-		}
-		// A capture without virtual servers has no such file.
-		saved, _ := captures.Read(spec.capture, "ipvsadm-save.txt")
-		return linesWith(string(saved), "-A ")
-	}
-	return nil
-}
-
-func linesWith(text, prefix string) []string {
-	var found []string
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, prefix) {
-			found = append(found, line)
-		}
-	}
-	return found
 }

@@ -24,12 +24,15 @@ const maxSeed = 200
 type settings struct {
 	bin  string // folder with the three programs
 	seed int
+	// standIn asks for the stand-in for kube-proxy where the real one is at hand, too.
+	standIn bool
 }
 
 func main() {
 	var s settings
 	flag.StringVar(&s.bin, "bin", "bin", "folder with offramp-agent, offramp-aggregator and kubectl-offramp")
 	flag.IntVar(&s.seed, "seed", 0, "how many virtual servers as kube-proxy leaves them, foreign virtual servers and foreign sets to add to the dirty node")
+	flag.BoolVar(&s.standIn, "stand-in", false, "do not run the real kube-proxy, but a stand-in beside restored captures")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -57,7 +60,7 @@ func run(ctx context.Context, s settings) error {
 	}
 	defer func() { _ = os.RemoveAll(work) }()
 
-	stage, err := setUp(ctx, bin, work, s.seed)
+	stage, err := setUp(ctx, s, bin, work)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func (s *stage) complete(nodes map[string]*offrampv1.NodeSummary) bool {
 			return false
 		}
 	}
-	return nodes[dirty].GetInventory().GetVirtualServers() == uint64(len(capturedServers(dirty))+2*s.seeded)
+	return nodes[dirty].GetInventory().GetVirtualServers() == uint64(s.origin.left().servers+2*s.seeded)
 }
 
 // logs is what the programs said, for when something went wrong.
@@ -92,7 +92,7 @@ func (s *stage) logs() string {
 	}
 	all := "the aggregator's log:\n" + string(text)
 	for _, n := range s.nodes {
-		all += fmt.Sprintf("\nthe agent's log on %s:\n%s\nkube-proxy's stand-in there:\n%s", n.name, n.agent.Output(), n.kubeProxy.Output())
+		all += fmt.Sprintf("\nthe agent's log on %s:\n%s\nkube-proxy there:\n%s", n.name, n.agent.Output(), n.kubeProxy.Output())
 	}
 	return all
 }

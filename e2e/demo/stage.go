@@ -11,9 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"offramp.dev/offramp/e2e/authority"
+	"offramp.dev/offramp/e2e/cluster/kube"
 	"offramp.dev/offramp/e2e/lab"
 )
 
@@ -26,6 +25,7 @@ type stage struct {
 	endedBy    error         // with what; to be read after that
 	logFile    string
 	nodes      []*node // in the order of specs
+	origin     origin
 	seeded     int
 	began      time.Time
 }
@@ -37,9 +37,12 @@ func (s *stage) address() string {
 }
 
 // setUp starts it all; when that fails it ends what it started.
-func setUp(ctx context.Context, bin, work string, seeded int) (*stage, error) {
-	s := &stage{seeded: seeded, began: time.Now(), logFile: filepath.Join(work, "aggregator.log")}
-	s.say("three virtual machines, three kernels, the kernel state of three real nodes; kube-proxy is a stand-in that serves what the real one served there")
+func setUp(ctx context.Context, set settings, bin, work string) (*stage, error) {
+	s := &stage{seeded: set.seed, began: time.Now(), logFile: filepath.Join(work, "aggregator.log")}
+	s.say("three virtual machines, three kernels")
+	if err := s.choose(ctx, set.standIn); err != nil {
+		return nil, err
+	}
 	var err error
 	if s.lab, err = lab.Start(ctx, lab.Options{Log: &progress{stage: s}}); err != nil {
 		return nil, fmt.Errorf("starting the lab: %w", err)
@@ -48,6 +51,27 @@ func setUp(ctx context.Context, bin, work string, seeded int) (*stage, error) {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
+}
+
+// choose takes the real kube-proxy where it is at hand, and says which it is.
+func (s *stage) choose(ctx context.Context, standIn bool) error {
+	there, err := realProxy(ctx)
+	if err != nil {
+		return fmt.Errorf("looking for the real kube-proxy: %w", err)
+	}
+	const restoring = "; the nodes' kernel state is restored from captures of real nodes"
+	switch {
+	case standIn:
+		s.origin = restored{s}
+		s.say("kube-proxy: a stand-in, as asked for, that serves what the real one served" + restoring)
+	case !there:
+		s.origin = restored{s}
+		s.say("kube-proxy: a stand-in that serves what the real one served (the real one is not in the cache; run make e2e once)" + restoring)
+	default:
+		s.origin = real{s}
+		s.say("kube-proxy v%s (real) on each node, with a real kube-apiserver and %d Services", kube.Proxy137.Version, len(services())+1)
+	}
+	return nil
 }
 
 func (s *stage) fill(ctx context.Context, bin, work string) error {
@@ -89,18 +113,15 @@ func (s *stage) startAggregator(ctx context.Context) error {
 	return nil
 }
 
-// bringNodes brings all nodes up side by side.
+// bringNodes brings all nodes up, and then their agents.
 func (s *stage) bringNodes(ctx context.Context) error {
-	all := specs()
-	s.nodes = make([]*node, len(all))
-	group, ctx := errgroup.WithContext(ctx)
-	for i, spec := range all {
-		group.Go(func() (err error) {
-			s.nodes[i], err = bring(context.WithoutCancel(ctx), s.lab, spec, s.programs, s.address())
-			return err
-		})
+	for _, spec := range specs() {
+		s.nodes = append(s.nodes, &node{nodeSpec: spec})
 	}
-	return group.Wait()
+	if err := s.origin.bring(ctx, s.nodes); err != nil {
+		return err
+	}
+	return each(s.nodes, func(_ int, n *node) error { return n.startAgent(ctx, s.address()) })
 }
 
 func (s *stage) node(name string) *node {

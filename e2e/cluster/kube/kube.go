@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,15 +42,10 @@ var (
 // Build returns the path of a static binary of the program. The first time, and when its module has changed, it builds
 // it, which takes minutes and says so on log.
 func Build(ctx context.Context, p Program, log io.Writer) (string, error) {
-	dir, err := p.dir()
+	dir, name, err := p.entry(ctx)
 	if err != nil {
 		return "", err
 	}
-	key, err := p.key(ctx, dir)
-	if err != nil {
-		return "", fmt.Errorf("looking at the source of %s: %w", p.Name, err)
-	}
-	name := filepath.Join("kube", fmt.Sprintf("%s-%s-%s", p.Name, p.Version, key))
 	return lab.Cached(ctx, name, func(path string) error {
 		began := time.Now()
 		_, _ = fmt.Fprintf(log, "building %s %s, about %d minutes the first time\n", p.Name, p.Version, p.minutes)
@@ -59,6 +55,35 @@ func Build(ctx context.Context, p Program, log io.Writer) (string, error) {
 		_, _ = fmt.Fprintf(log, "built %s %s (%s)\n", p.Name, p.Version, time.Since(began).Round(time.Second))
 		return nil
 	})
+}
+
+// Cached says whether Build has built the program before, so that it is there at once.
+func Cached(ctx context.Context, p Program) (bool, error) {
+	_, name, err := p.entry(ctx)
+	if err != nil {
+		return false, err
+	}
+	cache, err := lab.CacheDir()
+	if err != nil {
+		return false, err
+	}
+	_, err = os.Stat(filepath.Join(cache, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// entry is the folder of the program's module, and the name of what is built of it in the cache.
+func (p Program) entry(ctx context.Context) (dir, name string, err error) {
+	if dir, err = p.dir(); err != nil {
+		return "", "", err
+	}
+	key, err := p.key(ctx, dir)
+	if err != nil {
+		return "", "", fmt.Errorf("looking at the source of %s: %w", p.Name, err)
+	}
+	return dir, filepath.Join("kube", fmt.Sprintf("%s-%s-%s", p.Name, p.Version, key)), nil
 }
 
 // dir is the folder of the program's module. It is found beside this file's source.
