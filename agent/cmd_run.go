@@ -12,8 +12,10 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"offramp.dev/offramp/agent/collect"
+	"offramp.dev/offramp/agent/orders"
 	"offramp.dev/offramp/internal/bearer"
 	"offramp.dev/offramp/internal/program"
+	"offramp.dev/offramp/internal/settings"
 	"offramp.dev/offramp/internal/tlsfiles"
 )
 
@@ -27,6 +29,8 @@ type reporting struct {
 	credentials  credentials.TransportCredentials
 	token        *bearer.File // nil for none
 	scanInterval time.Duration
+	cleanup      orders.Policy
+	stateDir     string
 	log          *slog.Logger
 }
 
@@ -35,18 +39,26 @@ type daemon struct {
 	*options
 	aggregators  []string
 	scanInterval time.Duration
+	cleanup      string
+	stateDir     string
 	tls          tlsfiles.Client
 	tokenFile    string
 }
 
 func runCommand(c *options) *cobra.Command {
-	d := &daemon{options: c}
+	d := &daemon{options: c, cleanup: string(orders.Never)}
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Report this node to one or more aggregators until stopped",
 		Long: `Read this node again and again and report what changed to every aggregator named,
 until SIGTERM or SIGINT. An aggregator that cannot be reached is tried again for
 ever, at growing intervals.
+
+With --cleanup=plan it also makes plans of a clean-up when an aggregator passes on
+an order for one; with --cleanup=apply it does them and undoes them, behind the
+same guards as "offramp-agent cleanup". Nobody can override a guard or assert
+anything from afar. Orders and results are kept in --state-dir, so that none is
+done twice or forgotten when the agent is restarted.
 
 TLS is used unless --insecure-plaintext says otherwise. Files with certificates
 are read again for each connection, so that they may be renewed.`,
@@ -59,6 +71,10 @@ are read again for each connection, so that they may be renewed.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&d.aggregators, "aggregator", nil, "address of an aggregator, host:port; may be repeated")
 	flags.DurationVar(&d.scanInterval, "scan-interval", defaultScanInterval, "how long to wait between two readings of the node")
+	flags.Var(settings.Choice(&d.cleanup, string(orders.Never), string(orders.Plan), string(orders.Apply)), "cleanup",
+		"what aggregators may order: never, plan, apply")
+	flags.StringVar(&d.stateDir, "state-dir", defaultStateDir,
+		"where orders, backups and journal are kept: on a disk of the host; empty for nowhere, and then nothing is applied")
 	d.tls.AddFlags(flags)
 	d.addTokenFlag(flags)
 	return cmd
@@ -87,7 +103,10 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 	log.Info("reporting", "node", config.Node, "aggregators", d.aggregators, "version", config.AgentVersion,
 		"plaintext", d.tls.InsecurePlaintext, "token", token != nil, "scan_interval", d.scanInterval)
 	config.History = true
-	failure := d.report(ctx, reporting{config, d.aggregators, creds, token, d.scanInterval, log})
+	failure := d.report(ctx, reporting{
+		config: config, aggregators: d.aggregators, credentials: creds, token: token, scanInterval: d.scanInterval,
+		cleanup: orders.Policy(d.cleanup), stateDir: d.stateDir, log: log,
+	})
 	if ctx.Err() == nil {
 		return failure
 	}

@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"offramp.dev/offramp/agent/audit"
 	"offramp.dev/offramp/agent/cleanup"
 	"offramp.dev/offramp/agent/collect"
 	"offramp.dev/offramp/agent/inventory"
+	"offramp.dev/offramp/agent/probe"
 	"offramp.dev/offramp/agent/stream"
 	"offramp.dev/offramp/internal/readiness"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
@@ -17,13 +20,12 @@ import (
 
 // realParts are the parts of a real agent.
 func realParts() parts {
-	return parts{
+	p := parts{
 		scan: func(ctx context.Context, config collect.Config) *offrampv1.NodeFacts {
 			return collect.New(config).Scan(ctx)
 		},
 		assess:   readiness.Assess,
 		exitCode: readiness.ExitCode,
-		report:   report,
 		exact: func(ctx context.Context, config collect.Config) (*offrampv1.NodeFacts, *inventory.Node) {
 			return collect.New(config).Exact(ctx)
 		},
@@ -31,15 +33,32 @@ func realParts() parts {
 			return cleanup.NewExecutor(cleanup.ExecutorConfig{StateDir: stateDir, Proc: host.Proc, Now: host.Now})
 		},
 		hostname: os.Hostname,
+		services: func(ctx context.Context, config collect.Config) ([]inventory.Service, error) {
+			return collect.New(config).Services(ctx, probe.Pick)
+		},
+		prober: &probe.Prober{},
+		audit:  func(stateDir string) audit.Keeper { return &audit.Log{StateDir: stateDir} },
+		caller: callerOnNode,
 	}
+	p.report = p.reportAndObey
+	return p
 }
 
-// report watches the node and streams it to every aggregator until ctx ends.
-func report(ctx context.Context, r reporting) error {
+// reportAndObey watches the node, streams it to every aggregator and takes their orders until ctx ends.
+func (p parts) reportAndObey(ctx context.Context, r reporting) error {
+	book, err := p.orderBook(r)
+	if err != nil {
+		return fmt.Errorf("take orders: %w", err)
+	}
 	watcher := collect.New(r.config).Watch(collect.WatchConfig{})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return watcher.Run(ctx) })
-	group.Go(func() error { return stream.Run(ctx, streamConfig(r, watcher)) })
+	group.Go(func() error { return obey(ctx, r, book) })
+	group.Go(func() error {
+		config := streamConfig(r, watcher)
+		config.Orders = book
+		return stream.Run(ctx, config)
+	})
 	return group.Wait()
 }
 

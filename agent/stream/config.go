@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"offramp.dev/offramp/agent/orders"
 	"offramp.dev/offramp/internal/facts"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
@@ -35,6 +36,8 @@ type Config struct {
 	Node, AgentVersion string
 	// Source is what is read. Required.
 	Source Source
+	// Orders decides on orders; whoever makes it runs it. Nil: every order is refused.
+	Orders *orders.Book
 	// ScanInterval is the pause between two scans (default 30 s). Each pause is up to a tenth shorter or longer.
 	ScanInterval time.Duration
 	// Changes, when it is not nil, receives when a scan is worth it before the pause is over.

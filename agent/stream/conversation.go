@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"offramp.dev/offramp/agent/orders"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -28,12 +29,21 @@ type conversation struct {
 	// questions wait for the one goroutine that answers them; pending are those and the one being answered.
 	questions chan *question
 	pending   pending
+	// orders is what this stream hears and says of orders.
+	orders *orders.Feed
 }
 
 // hold keeps the conversation going until the stream or ctx ends. It returns when all its goroutines have:
 // the first that fails ends ctx for the others, and gRPC ends the stream when sending fails.
 func (c *conversation) hold(ctx context.Context) error {
+	feed, err := c.book.Feed(ctx)
+	if err != nil {
+		return err
+	}
+	defer feed.Close()
+	c.orders = feed
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.sendUpdates(ctx, feed) })
 	group.Go(func() error { return c.send(ctx) })
 	group.Go(func() error { return c.receive(ctx) })
 	group.Go(func() error { return c.answerQuestions(ctx) })
@@ -126,7 +136,11 @@ func (c *conversation) handle(ctx context.Context, message *offrampv1.ConnectRes
 		c.pending.callOff(body.DetailCancel.GetId())
 		return nil
 	case *offrampv1.ConnectResponse_Order:
-		return c.refuse(ctx, body.Order)
+		c.orders.Order(body.Order)
+		return nil
+	case *offrampv1.ConnectResponse_OrderAcknowledgement:
+		c.orders.Acknowledge(body.OrderAcknowledgement.GetId())
+		return nil
 	case *offrampv1.ConnectResponse_Welcome:
 		return errors.New("the aggregator says Welcome twice")
 	default:

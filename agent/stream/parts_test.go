@@ -122,15 +122,3 @@ func TestSectionsOutOfBoundsBecomeUnreadable(t *testing.T) {
 		t.Error("another section's volatile part was kept")
 	}
 }
-
-func TestAnsweredForgetsTheOldest(t *testing.T) {
-	a := newAnswered()
-	for i := range maxAnswered + 1 {
-		if !a.first(fmt.Sprint(i)) {
-			t.Fatalf("order %d was seen before", i)
-		}
-	}
-	if !a.first("0") || a.first(fmt.Sprint(maxAnswered)) || len(a.seen) != maxAnswered {
-		t.Errorf("%d orders are remembered", len(a.seen))
-	}
-}

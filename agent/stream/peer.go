@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"offramp.dev/offramp/agent/orders"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -29,7 +30,7 @@ type peer struct {
 	address  string
 	instance string
 	board    *board
-	orders   *answered
+	book     *orders.Book
 	backoff  backoff
 	log      *slog.Logger
 }

@@ -16,13 +16,16 @@ func Run(ctx context.Context, config Config) error {
 		return err
 	}
 	board := newBoard()
-	orders := newAnswered()
 	instance := rand.Text()
 	group, ctx := errgroup.WithContext(ctx)
+	book, err := orderBook(ctx, group, config)
+	if err != nil {
+		return err
+	}
 	group.Go(func() error { scanLoop(ctx, config, board); return nil })
 	for _, address := range config.Addresses {
 		peer := &peer{
-			config: config, address: address, instance: instance, board: board, orders: orders,
+			config: config, address: address, instance: instance, board: board, book: book,
 			backoff: backoff{first: config.limits.firstBackoff, most: config.limits.maxBackoff, rand: config.Rand},
 			log:     config.Log.With("aggregator", address),
 		}

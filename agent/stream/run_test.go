@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"offramp.dev/offramp/internal/facts"
 	v1 "offramp.dev/offramp/proto/offramp/v1"
@@ -211,32 +212,36 @@ func waitFor(t *testing.T, what func() bool) {
 	}
 }
 
-func TestOrdersAreRefusedOnce(t *testing.T) {
+func TestOrdersAreRefused(t *testing.T) {
 	f, dial := serveFake(t)
 	start(t, testConfig(&node{}, dial))
 	c := f.next(t)
 	c.welcome(never)
 	c.recvReport()
 	order := func(id string) *v1.ConnectResponse {
-		return &v1.ConnectResponse{Message: &v1.ConnectResponse_Order{Order: &v1.Order{Id: id, Kind: v1.OrderKind_ORDER_KIND_APPLY}}}
+		return &v1.ConnectResponse{Message: &v1.ConnectResponse_Order{Order: &v1.Order{
+			Id: id, Kind: v1.OrderKind_ORDER_KIND_PLAN, Target: v1.Target_TARGET_NFTABLES,
+			SentAt: timestamppb.New(time.Unix(0, 0)), Deadline: timestamppb.New(time.Unix(60, 0)),
+		}}}
 	}
-	c.send(order("first"))
-	c.send(order("first"))
-	c.send(order("second"))
-	for _, want := range []string{"first", "second"} {
+	for _, id := range []string{"order-0123456789-a", "order-0123456789-b"} {
+		c.send(order(id))
 		got := orderResult(t, c.recv())
-		if got.GetId() != want || got.GetOutcome() != v1.OrderOutcome_ORDER_OUTCOME_REFUSED || got.GetMessage() != "this agent takes no orders" {
-			t.Errorf("got %v, want %s refused", got, want)
+		if got.GetId() != id || got.GetOutcome() != v1.OrderOutcome_ORDER_OUTCOME_REFUSED || !strings.Contains(got.GetMessage(), "--cleanup=never") {
+			t.Errorf("got %v, want %s refused", got, id)
 		}
 	}
+	c.send(&v1.ConnectResponse{Message: &v1.ConnectResponse_OrderAcknowledgement{
+		OrderAcknowledgement: &v1.OrderAcknowledgement{Id: "order-0123456789-a"}}})
+	// A question that is answered later says that the acknowledgement was heard.
+	c.send(&v1.ConnectResponse{Message: &v1.ConnectResponse_DetailRequest{DetailRequest: &v1.DetailRequest{Id: 1}}})
+	c.recv()
 	c.end <- nil
-	// Neither another stream makes it answer again.
+	// On the next stream comes what nobody has acknowledged.
 	c = f.next(t)
 	c.welcome(never)
 	c.recvReport()
-	c.send(order("second"))
-	c.send(order("third"))
-	if got := orderResult(t, c.recv()).GetId(); got != "third" {
+	if got := orderResult(t, c.recv()).GetId(); got != "order-0123456789-b" {
 		t.Errorf("answered %q", got)
 	}
 }
