@@ -10,13 +10,16 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"offramp.dev/offramp/e2e/lab"
 )
 
 const (
 	// syncLimit is what a kube-proxy may take from its start to its first complete sync: 20 s in software, minutes on a host with
 	// ten times more to do than it can.
 	syncLimit = 5 * time.Minute
-	syncPoll  = 250 * time.Millisecond
+	// syncPoll is how often kube-proxy is asked. In a machine in software an answer is a good part of a second's work.
+	syncPoll, syncPollSoftware = 250 * time.Millisecond, time.Second
 	// metricsURL is where every kube-proxy of the lab listens, which is the default.
 	metricsURL = "http://127.0.0.1:10249"
 	healthURL  = "http://127.0.0.1:10256"
@@ -117,13 +120,20 @@ func (p *Proxy) WaitSynced(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-time.After(syncPoll):
+		case <-time.After(p.node.syncPoll()):
 		case <-p.Done():
 			return fmt.Errorf("kube-proxy on %s has ended; it said:\n%s", p.node.Name, lastLines(p.Output()))
 		case <-ctx.Done():
 			return fmt.Errorf("kube-proxy on %s is not in sync: %w; it said:\n%s", p.node.Name, errors.Join(err, ctx.Err()), lastLines(p.Output()))
 		}
 	}
+}
+
+func (n *Node) syncPoll() time.Duration {
+	if n.Guest != nil && n.Guest.Accel == lab.TCG {
+		return syncPollSoftware
+	}
+	return syncPoll
 }
 
 // Get asks one of kube-proxy's own addresses on the node.

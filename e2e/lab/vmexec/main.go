@@ -3,8 +3,8 @@
 //	go test -exec 'go run offramp.dev/offramp/e2e/lab/vmexec -kernel 6.1' ./agent/collect/...
 //
 // The test runs as root with OFFRAMP_REQUIRE_KERNEL=1 and OFFRAMP_IN_GUEST=1, in a folder named like its package's that
-// holds the package's testdata. With several kernels, as in -kernel 5.10,6.12, it runs on each in turn, each in a fresh
-// machine. Coverage and profiles are not brought back.
+// holds the package's testdata. With several kernels, as in -kernel 5.10,6.12, it runs on each, each in a fresh machine, as
+// many at a time as -parallel says. Coverage and profiles are not brought back.
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -24,8 +25,9 @@ import (
 func main() {
 	kernels := flag.String("kernel", "6.1", "kernel version, or several with commas between: "+strings.Join(lab.Kernels(), ","))
 	memory := flag.Int("memory", 0, "memory of a machine in MiB (0: the lab's default)")
+	parallel := flag.Int("parallel", 2, "machines at a time; one keeps a core busy")
 	flag.Usage = func() {
-		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "usage: vmexec [-kernel LIST] [-memory MIB] TEST-BINARY [ARGUMENT ...]")
+		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "usage: vmexec [-kernel LIST] [-memory MIB] [-parallel N] TEST-BINARY [ARGUMENT ...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -34,7 +36,7 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	code, err := runAll(ctx, strings.Split(*kernels, ","), *memory, flag.Args())
+	code, err := runAll(ctx, strings.Split(*kernels, ","), *memory, max(1, *parallel), flag.Args())
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "vmexec: %v\n", err)
@@ -44,7 +46,7 @@ func main() {
 }
 
 // runAll runs the test on each kernel and returns the first exit status that is not 0.
-func runAll(ctx context.Context, kernels []string, memory int, argv []string) (code int, err error) {
+func runAll(ctx context.Context, kernels []string, memory, parallel int, argv []string) (code int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit(argv, len(kernels)))
 	defer cancel()
 	l, err := lab.Start(ctx, lab.Options{Log: os.Stderr})
@@ -52,19 +54,9 @@ func runAll(ctx context.Context, kernels []string, memory int, argv []string) (c
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	for _, kernel := range kernels {
-		if len(kernels) > 1 {
-			fmt.Printf("# kernel %s\n", kernel)
-		}
-		exit, err := runOne(ctx, l, lab.VM{Name: "vmexec", Kernel: strings.TrimSpace(kernel), Memory: memory}, argv)
-		if err != nil {
-			return 1, err
-		}
-		if code == 0 {
-			code = exit
-		}
-	}
-	return code, nil
+	return inOrder(os.Stdout, kernels, parallel, func(kernel string, out io.Writer) (int, error) {
+		return runOne(ctx, l, lab.VM{Name: "vmexec", Kernel: strings.TrimSpace(kernel), Memory: memory}, argv, out)
+	})
 }
 
 const (

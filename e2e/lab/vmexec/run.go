@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -17,7 +18,7 @@ import (
 const guestFolder = "/test"
 
 // runOne boots a machine, runs the test in it and returns its exit status.
-func runOne(ctx context.Context, l *lab.Lab, vm lab.VM, argv []string) (code int, err error) {
+func runOne(ctx context.Context, l *lab.Lab, vm lab.VM, argv []string, out io.Writer) (code int, err error) {
 	here, err := os.Getwd()
 	if err != nil {
 		return 0, fmt.Errorf("finding the package's folder: %w", err)
@@ -36,7 +37,7 @@ func runOne(ctx context.Context, l *lab.Lab, vm lab.VM, argv []string) (code int
 	defer func() { _ = guest.Close() }()
 	return guest.Exec(ctx, lab.Command{
 		Argv: append([]string{binary}, guestArguments(argv[1:])...), Dir: folder, Env: guestEnvironment(os.Environ()),
-		Stdout: os.Stdout, Stderr: os.Stderr,
+		Stdout: out, Stderr: out,
 	})
 }
 
