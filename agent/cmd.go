@@ -7,9 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"offramp.dev/offramp/agent/audit"
 	"offramp.dev/offramp/agent/cleanup"
 	"offramp.dev/offramp/agent/collect"
 	"offramp.dev/offramp/agent/inventory"
+	"offramp.dev/offramp/agent/probe"
 	"offramp.dev/offramp/internal/program"
 	"offramp.dev/offramp/internal/settings"
 	"offramp.dev/offramp/internal/version"
@@ -25,6 +27,13 @@ type parts struct {
 	exact    func(context.Context, collect.Config) (*offrampv1.NodeFacts, *inventory.Node)
 	executor func(collect.Host, string) executor
 	hostname func() (string, error)
+	// services lists the Services whose connections are tried, as the kernel tells of them.
+	services func(context.Context, collect.Config) ([]inventory.Service, error)
+	prober   *probe.Prober
+	// audit is the log of a state folder.
+	audit func(stateDir string) audit.Keeper
+	// caller says who runs this program.
+	caller func() string
 }
 
 // executor does clean-ups on this node, and undoes them.

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"offramp.dev/offramp/agent/audit"
 	"offramp.dev/offramp/agent/cleanup"
 	"offramp.dev/offramp/internal/program"
 	"offramp.dev/offramp/internal/render"
@@ -15,8 +18,11 @@ import (
 // applying is the settings of apply.
 type applying struct {
 	*cleaning
-	digest string
-	yes    bool
+	digest      string
+	yes         bool
+	noConnect   bool
+	connecting  connecting
+	metricsFile string
 }
 
 func applyCommand(c *options) *cobra.Command {
@@ -33,6 +39,15 @@ Everything that goes is saved in --state-dir first, and every step is written to
 the journal there. Afterwards the node is read again: what counts is what is
 there, not what was done.
 
+Before the first change and after the last, new connections are made to the
+kubernetes Service and to the cluster's DNS through their addresses, as far as the
+kernel tells of them, and to those of --connect-to. Where one worked before and
+fails now although an endpoint answers directly, what may be restored is restored
+and the exit code is 1. One that failed before is no reason for anything.
+--no-connect leaves all this out.
+
+Each apply writes one line to audit.log in --state-dir and to the log.
+
 Exit codes, the first that applies:
   1  error: the call was wrong, or it failed; see "journal"
   2  refused: a guard stands in the way, or the node has changed; nothing was changed
@@ -48,6 +63,10 @@ Exit codes, the first that applies:
 	a.addFlags(cmd)
 	cmd.Flags().StringVar(&a.digest, "plan", "", "digest of the plan to do")
 	cmd.Flags().BoolVar(&a.yes, "yes", false, "do whatever the plan is, without having seen it")
+	cmd.Flags().BoolVar(&a.noConnect, "no-connect", false, "try no connections before and after")
+	cmd.Flags().StringVar(&a.metricsFile, "metrics-file", "",
+		"write metrics of this node's clean-ups to this file, for node_exporter's textfile collector")
+	a.connecting.addFlags(cmd.Flags())
 	return cmd
 }
 
@@ -56,7 +75,11 @@ func (a *applying) apply(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	executor := a.executor(a.host, a.stateDir)
+	executor, err := a.noted(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	began := a.now()
 	plan, err := planner.Preview(cmd.Context(), executor)
 	if err != nil {
 		return err
@@ -69,7 +92,10 @@ func (a *applying) apply(cmd *cobra.Command) error {
 			return fmt.Errorf("writing the output: %w", err)
 		}
 	}
-	result, err := a.do(cmd, planner, executor, plan)
+	result, err := a.do(cmd, planner, executor, plan, began)
+	if a.metricsFile != "" {
+		err = errors.Join(err, metricsFile(a.metricsFile, executor.Log))
+	}
 	if err != nil {
 		return err
 	}
@@ -95,19 +121,36 @@ func (a *applying) checked() (*cleanup.Planner, error) {
 	return a.planner()
 }
 
+// noted is the executor, with what surrounds it.
+func (a *applying) noted(stderr io.Writer) (*audit.Executor, error) {
+	config, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	given, err := a.connecting.targets()
+	if err != nil {
+		return nil, err
+	}
+	return a.parts.noted(a.executor(a.host, a.stateDir), noting{
+		config: config, stateDir: a.stateDir, connect: !a.noConnect, given: given, log: newLog(stderr, a.logFormat, a.logLevel),
+	}), nil
+}
+
 // do hands the plan to the executor, unless there is nothing to do or it is refused already.
 func (a *applying) do(
-	cmd *cobra.Command, planner *cleanup.Planner, executor cleanup.Executor, plan *offrampv1.Plan,
+	cmd *cobra.Command, planner *cleanup.Planner, executor *audit.Executor, plan *offrampv1.Plan, began time.Time,
 ) (*offrampv1.CleanupResult, error) {
 	result := &offrampv1.CleanupResult{Node: plan.GetNode(), PlanDigest: plan.GetDigest()}
 	if a.digest != "" && !cleanup.MatchesDigest(plan, a.digest) {
 		result.RefusedBy = []*offrampv1.GuardFinding{
 			cleanup.Finding(cleanup.GuardPlanChanged, "asked for "+a.digest, fmt.Sprintf("the plan is now %x", plan.GetDigest())),
 		}
+		executor.Note(plan, result, cleanup.Origin{}, began)
 		return result, nil
 	}
 	result.RefusedBy = cleanup.Blocking(plan)
 	if len(result.GetRefusedBy()) > 0 || len(plan.GetOperations()) == 0 {
+		executor.Note(plan, result, cleanup.Origin{}, began)
 		return result, nil
 	}
 	return executor.Apply(cmd.Context(), cleanup.Request{Digest: plan.GetDigest(), Plan: planner.Plan, Draining: a.draining})

@@ -64,7 +64,14 @@ func (r *restoring) restore(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		request.ID = args[0]
 	}
-	result, err := r.executor(r.host, r.kept.stateDir).Restore(cmd.Context(), request)
+	config, err := r.config()
+	if err != nil {
+		return err
+	}
+	executor := r.noted(r.executor(r.host, r.kept.stateDir), noting{
+		config: config, stateDir: r.kept.stateDir, log: newLog(cmd.ErrOrStderr(), r.logFormat, r.logLevel),
+	})
+	result, err := executor.Restore(cmd.Context(), request)
 	if err != nil {
 		return refusedRestore(cmd.ErrOrStderr(), err)
 	}

@@ -52,6 +52,9 @@ type fakeExecutor struct {
 	request *cleanup.Request
 	dir     string
 
+	// applied is called when it was done.
+	applied func()
+
 	restored   *cleanup.RestoreResult
 	restoreErr error
 	restore    *cleanup.RestoreRequest
@@ -71,6 +74,9 @@ func (f *fakeExecutor) Apply(ctx context.Context, request cleanup.Request) (*off
 	plan, _, err := request.Plan(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if f.applied != nil {
+		f.applied()
 	}
 	result := &offrampv1.CleanupResult{Node: plan.GetNode(), PlanDigest: plan.GetDigest(), BackupId: "b1"}
 	for range plan.GetOperations() {

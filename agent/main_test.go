@@ -8,11 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"offramp.dev/offramp/agent/audit"
 	"offramp.dev/offramp/agent/collect"
 	"offramp.dev/offramp/agent/inventory"
+	"offramp.dev/offramp/agent/probe"
 	"offramp.dev/offramp/internal/program"
 	"offramp.dev/offramp/internal/readiness"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
@@ -29,6 +32,10 @@ type stage struct {
 
 	inventory *inventory.Node
 	executor  *fakeExecutor
+
+	services    []inventory.Service
+	servicesErr error
+	audit       fakeAudit
 
 	config    collect.Config
 	target    offrampv1.Target
@@ -72,6 +79,10 @@ func (s *stage) parts() parts {
 			}
 			return s.hostname, nil
 		},
+		services: func(context.Context, collect.Config) ([]inventory.Service, error) { return s.services, s.servicesErr },
+		prober:   &probe.Prober{Timeout: 300 * time.Millisecond},
+		audit:    func(string) audit.Keeper { return &s.audit },
+		caller:   func() string { return "uid=0 sudo_user=alice" },
 	}
 }
 

@@ -25,7 +25,9 @@ type Executor struct {
 	// Targets finds what to try; where it fails, nothing is tried.
 	Targets func(context.Context) ([]Target, error)
 	Prober  *Prober
-	Log     *slog.Logger
+	// Undo restores; it is Cleaner's Restore, or one that notes it too.
+	Undo func(context.Context, cleanup.RestoreRequest) (*cleanup.RestoreResult, error)
+	Log  *slog.Logger
 }
 
 // ErrBroke says that connections broke.
@@ -90,7 +92,7 @@ func (e *Executor) restore(
 	if result.GetBackupId() == "" {
 		return nil, cleanup.ErrBackup
 	}
-	restored, err := e.Restore(ctx, cleanup.RestoreRequest{ID: result.GetBackupId(), Look: request.Plan, Origin: request.Origin})
+	restored, err := e.Undo(ctx, cleanup.RestoreRequest{ID: result.GetBackupId(), Look: request.Plan, Origin: request.Origin})
 	if restored == nil {
 		return nil, errors.Join(err, cleanup.ErrBackup)
 	}

@@ -18,7 +18,22 @@ func Result(w io.Writer, plan *offrampv1.Plan, result *offrampv1.CleanupResult) 
 		p.outcomes(plan.GetOperations(), result.GetOperations())
 	}
 	p.guards(result.GetRefusedBy())
+	p.probes(result)
 	return p.flush(w)
+}
+
+// probes says what became of connections, loudest first, and what was restored on account of them.
+func (p *page) probes(result *offrampv1.CleanupResult) {
+	for _, probe := range result.GetProbes() {
+		word := Word(probe.GetVerdict())
+		if probe.GetVerdict() == offrampv1.ProbeVerdict_PROBE_VERDICT_BROKEN {
+			word = "BROKEN"
+		}
+		p.line(2, "connection %s %s %s: %s", probe.GetName(), probe.GetProtocol(), probe.GetService(), word)
+	}
+	for _, line := range result.GetRestored() {
+		p.line(2, "restored: %s", line)
+	}
 }
 
 func resultWords(result *offrampv1.CleanupResult) string {
