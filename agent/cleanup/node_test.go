@@ -115,7 +115,7 @@ func mustClean(t *testing.T, result *offrampv1.CleanupResult) {
 // tryTool runs a native tool that may fail.
 func tryTool(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput() //nolint:gosec // the test's own
+	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
 	return string(out), err
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -46,12 +47,29 @@ func run(ctx context.Context) error {
 // missingPackages tells which packages have a program that is not here, or are not installed where they have none.
 func missingPackages() []string {
 	var missing []string
-	for _, p := range append(lab.Packages(), lab.Package{Name: "gcc", Programs: []string{"gcc"}}, lab.Package{Name: "libc6-dev"}) {
+	for _, p := range slices.Concat(lab.Packages(), compilers(), neighbours()) {
 		if !installed(p) {
 			missing = append(missing, p.Name)
 		}
 	}
 	return missing
+}
+
+// compilers are for the race detector.
+func compilers() []lab.Package {
+	return []lab.Package{{Name: "gcc", Programs: []string{"gcc"}}, {Name: "libc6-dev"}}
+}
+
+// neighbours are programs whose state a clean-up must leave alone, run for real by tests.
+func neighbours() []lab.Package {
+	return []lab.Package{
+		{Name: "keepalived", Programs: []string{"keepalived"}},
+		{Name: "firewalld", Programs: []string{"firewalld", "firewall-cmd"}},
+		{Name: "dbus", Programs: []string{"dbus-daemon"}},
+		{Name: "docker.io", Programs: []string{"dockerd", "docker"}},
+		{Name: "containernetworking-plugins"},
+		{Name: "nfacct", Programs: []string{"nfacct"}},
+	}
 }
 
 func installed(p lab.Package) bool {
