@@ -16,10 +16,16 @@ import (
 // as unreadable, and the order of sections does not matter. Phases that need a clock or the cluster (soaking, silent,
 // not applicable) are the caller's to set. The result shares nothing with facts.
 func Assess(facts *offrampv1.NodeFacts, target offrampv1.Target) *offrampv1.Assessment {
+	return AssessIn(facts, target, Surroundings{})
+}
+
+// AssessIn is Assess with what the cluster says about the node.
+func AssessIn(facts *offrampv1.NodeFacts, target offrampv1.Target, around Surroundings) *offrampv1.Assessment {
 	if target == offrampv1.Target_TARGET_UNSPECIFIED {
 		target = offrampv1.Target_TARGET_NFTABLES
 	}
 	n := newNode(facts)
+	n.around = around
 	findings, weights := judge(n, target)
 	assessment := &offrampv1.Assessment{
 		Target:      target,

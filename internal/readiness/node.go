@@ -16,6 +16,8 @@ type node struct {
 	// held and left are what several rules ask about.
 	held []holding
 	left *offrampv1.Leftovers
+	// around is what the cluster says about the node.
+	around Surroundings
 }
 
 // sectionKinds is every part of a node, in the order of facts.proto.

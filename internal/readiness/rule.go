@@ -1,6 +1,10 @@
 package readiness
 
-import offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+import (
+	"fmt"
+
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
 
 // Rule is one thing that can stand in a node's way, or that is to be known about it.
 type Rule struct {
@@ -14,6 +18,9 @@ type Rule struct {
 	Source string
 	// Meaning says what goes wrong, for people who never heard of it; Remedy what to do about it, in general.
 	Meaning, Remedy string
+	// Severity says how heavy it weighs, for which target: "blocker for nftables; warning otherwise". "open" means that the
+	// question stays open, and with it the verdict.
+	Severity string
 	// ReadyOnly: the finding bears on whether the node could go to the target, not on whether it is there.
 	ReadyOnly bool
 
@@ -94,4 +101,36 @@ func (r Rule) finding(said outcome) *offrampv1.Finding {
 		Remedy:    orElse(said.remedy, r.Remedy),
 		Undecided: said.verdict == cannotTell,
 	}
+}
+
+// OfNode reports whether the rule is asked of nodes.
+func (r Rule) OfNode() bool { return r.check != nil }
+
+// OfCluster reports whether the rule is asked of the cluster's objects; some rules are asked of both.
+func (r Rule) OfCluster() bool { return r.checkCluster != nil }
+
+// Explanation is what there is to say of the rule, as Markdown that reads well on a terminal too.
+func (r Rule) Explanation() string {
+	about := "a node"
+	switch {
+	case r.OfNode() && r.OfCluster():
+		about = "a node, and of the cluster's configuration"
+	case r.OfCluster():
+		about = "the cluster"
+	}
+	text := fmt.Sprintf("## %s\n\n%s.\n\n%s\n\n- What to do: %s\n- Weight: %s\n- Asked of: %s\n", r.ID, r.Title, r.Meaning, r.Remedy, r.Severity, about)
+	if r.ReadyOnly {
+		text += "- Bears on whether a node could go to the target (ready), not on whether it is there (verify).\n"
+	}
+	return text + "- Source: " + r.Source + "\n"
+}
+
+// Explain finds a rule by its id.
+func Explain(id string) (Rule, bool) {
+	for _, rule := range Rules() {
+		if rule.ID == id {
+			return rule, true
+		}
+	}
+	return Rule{}, false
 }

@@ -4,7 +4,7 @@ package readiness
 // there, what could not be read, what the cluster says.
 func Rules() []Rule {
 	groups := [][]Rule{
-		kernelRules(), hostRules(), modeRules(), syncRules(), configRules(), leftoverRules(), trafficRules(), foreignRules(),
+		kernelRules(), hostRules(), modeRules(), syncRules(), configRules(), leftoverRules(), trafficRules(), serviceRules(), foreignRules(),
 		attributionRules(), readingRules(), clusterRules(),
 	}
 	var rules []Rule

@@ -10,18 +10,24 @@ import (
 func attributionRules() []Rule {
 	return []Rule{
 		{
-			ID:     "unattributed-virtual-servers",
-			Scope:  offrampv1.Scope_SCOPE_NODE,
-			Title:  "It cannot be told whose some virtual servers are",
-			Source: "the IPVS table has no owner field: only kube-proxy's ipsets tell which virtual servers are its own",
-			check:  checkUnattributedServers,
+			ID:       "unattributed-virtual-servers",
+			Scope:    offrampv1.Scope_SCOPE_NODE,
+			Title:    "It cannot be told whose some virtual servers are",
+			Severity: "open",
+			Meaning:  "The IPVS table names no owner. A clean-up leaves alone what it cannot attribute.",
+			Remedy:   "Find out who made them (ipvsadm -Ln); delete by hand what is nobody's.",
+			Source:   "the IPVS table has no owner field: only kube-proxy's ipsets tell which virtual servers are its own",
+			check:    checkUnattributedServers,
 		},
 		{
-			ID:     "unattributed-objects",
-			Scope:  offrampv1.Scope_SCOPE_NODE,
-			Title:  "It cannot be told whose some sets, chains or jumps are",
-			Source: "names that kube-proxy 1.28 to 1.37 does not use, or uses otherwise",
-			check:  checkUnattributedObjects,
+			ID:       "unattributed-objects",
+			Scope:    offrampv1.Scope_SCOPE_NODE,
+			Title:    "It cannot be told whose some sets, chains or jumps are",
+			Severity: "open",
+			Meaning:  "Names that look like kube-proxy's but are not of a version that is known. A clean-up leaves them alone.",
+			Remedy:   "Find out who made them (iptables-save, ipset list -t); delete by hand what is nobody's.",
+			Source:   "names that kube-proxy 1.28 to 1.37 does not use, or uses otherwise",
+			check:    checkUnattributedObjects,
 		},
 	}
 }

@@ -15,6 +15,7 @@ func clusterRules() []Rule {
 		{
 			ID:           "cluster-unread",
 			Title:        "The Kubernetes API, or a part of it, could not be read",
+			Severity:     "open, and decides nothing",
 			Meaning:      "What is said about the cluster is not complete; what the nodes say of themselves stands.",
 			Remedy:       "Give the aggregator read access to what is named (deploy/ has the rules), or judge the configuration by hand.",
 			Source:       "what was not read is not known",
@@ -23,6 +24,7 @@ func clusterRules() []Rule {
 		{
 			ID:           "config-not-in-use",
 			Title:        "kube-proxy's configuration was changed after its pods started",
+			Severity:     "warning",
 			Meaning:      "kube-proxy reads its configuration at start, and a changed ConfigMap restarts no pod: nodes go on in the old mode.",
 			Remedy:       "Restart kube-proxy where you want the new mode: kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE",
 			Source:       "aws/containers-roadmap 2849; kubernetes cmd/kube-proxy/app/options.go watches the file, not the symlink of a ConfigMap mount",
@@ -31,6 +33,7 @@ func clusterRules() []Rule {
 		{
 			ID:           "config-doubtful",
 			Title:        "kube-proxy's configuration has parts that are not understood",
+			Severity:     "warning; open when nothing of it could be understood",
 			Meaning:      "kube-proxy falls back to lenient decoding: an unknown or duplicate field is ignored, so that a misspelt setting does nothing.",
 			Remedy:       "Correct the fields named.",
 			Source:       "kubernetes cmd/kube-proxy/app/options.go: `Using lenient decoding as strict decoding failed`",
@@ -39,6 +42,7 @@ func clusterRules() []Rule {
 		{
 			ID:           "network-plugin-cannot-follow",
 			Title:        "The network plugin does not work with kube-proxy in nftables mode",
+			Severity:     "blocker for nftables; open when the version is not known",
 			Meaning:      "Calico before 3.30 writes iptables rules that do not see kube-proxy's nftables rules as it expects; its nftables backend follows kube-proxy from there on.",
 			Remedy:       "Upgrade the network plugin first, then switch it and kube-proxy together.",
 			Source:       "projectcalico/calico 8025, PR 11629; tigera/operator PR 4389",
@@ -48,6 +52,7 @@ func clusterRules() []Rule {
 		{
 			ID:           "kube-proxy-replaced",
 			Title:        "Something replaces kube-proxy in this cluster",
+			Severity:     "warning; info for the target none",
 			Meaning:      "Where an eBPF data plane serves Services, kube-proxy is not wanted, and what it left must go: the target of these nodes is none.",
 			Remedy:       "Ask for --target none; remove kube-proxy's workload if it still runs.",
 			Source:       "Cilium kube-proxy-replacement, Calico bpfEnabled, Antrea proxyAll",
@@ -56,6 +61,7 @@ func clusterRules() []Rule {
 		{
 			ID:           "version-skew",
 			Title:        "kube-proxy's version is not one that goes with the control plane",
+			Severity:     "warning",
 			Meaning:      "kube-proxy must not be newer than kube-apiserver and at most three minor versions older.",
 			Remedy:       "Bring kube-proxy to a supported version before changing its mode.",
 			Source:       "Kubernetes version skew policy",
@@ -64,6 +70,7 @@ func clusterRules() []Rule {
 		{
 			ID:           "address-clash",
 			Title:        "An external or load-balancer address of a Service is an address of a node",
+			Severity:     "warning",
 			Meaning:      "ipvs mode puts the address on kube-ipvs0 of every node, so that no other node reaches the node that owns it.",
 			Remedy:       "Give the Service another address.",
 			Source:       "kubernetes pkg/proxy/ipvs/proxier.go binds external and load-balancer addresses on every node",
@@ -72,6 +79,7 @@ func clusterRules() []Rule {
 		{
 			ID:           "kube-proxy-warned",
 			Title:        "kube-proxy itself has warned about its mode",
+			Severity:     "info",
 			Meaning:      "Since 1.35 kube-proxy reports an event for ipvs mode, since 1.37 one for an empty mode.",
 			Remedy:       "See on-ipvs and mode-not-explicit.",
 			Source:       "kubernetes cmd/kube-proxy/app/server_linux.go, events IPVSDeprecation and KubeProxyDefaultMode",

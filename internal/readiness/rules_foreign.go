@@ -10,20 +10,26 @@ import (
 func foreignRules() []Rule {
 	return []Rule{
 		{
-			ID:    "foreign-virtual-servers",
-			Scope: offrampv1.Scope_SCOPE_NODE,
-			Title: "Somebody else uses IPVS on this node",
+			ID:       "foreign-virtual-servers",
+			Scope:    offrampv1.Scope_SCOPE_NODE,
+			Title:    "Somebody else uses IPVS on this node",
+			Severity: "blocker for nftables and ipvs; warning once that mode runs; info for iptables and none",
+			Meaning:  "keepalived, LVS set-ups, kube-vip and others keep virtual servers in the same table. Every start of kube-proxy in nftables mode empties it; ipvs mode deletes what it did not make.",
+			Remedy:   "Move them off the node, or choose iptables mode, whose start leaves them, or have their owner put them back after each start of kube-proxy.",
 			Source: "kubernetes pkg/proxy/ipvs/cleanup.go: every start in nftables mode flushes the whole IPVS table; " +
 				"proxier.go: ipvs mode deletes what it does not want outside ipvs.excludeCIDRs",
 			ReadyOnly: true,
 			check:     checkForeignServers,
 		},
 		{
-			ID:     "foreign-references",
-			Scope:  offrampv1.Scope_SCOPE_NODE,
-			Title:  "Somebody else's rules jump into kube-proxy's chains",
-			Source: "CNI portmap with externalSetMarkChain, old cri-o: the chain goes away or gets empty when the mode changes",
-			check:  checkForeignReferences,
+			ID:       "foreign-references",
+			Scope:    offrampv1.Scope_SCOPE_NODE,
+			Title:    "Somebody else's rules jump into kube-proxy's chains",
+			Severity: "warning",
+			Meaning:  "When the mode changes the chain goes, or stays and is empty: host ports silently lose their masquerading, and new pods with host ports may not start.",
+			Remedy:   "Change whoever makes the jump before the mode changes: remove externalSetMarkChain from the CNI configuration.",
+			Source:   "CNI portmap with externalSetMarkChain, old cri-o: the chain goes away or gets empty when the mode changes",
+			check:    checkForeignReferences,
 		},
 	}
 }
@@ -58,6 +64,10 @@ func foreignServersFor(target offrampv1.Target, running offrampv1.ProxyMode, evi
 		return block("Move them off this node, or have their owner put them back after each start of kube-proxy, or choose iptables "+
 			"mode, whose start leaves them.", evidence...)
 	}
+}
+
+func isOurs(owner string) bool {
+	return kubeproxy.Owner(owner).IsKubeProxy() || kubeproxy.Owner(owner) == kubeproxy.OwnerUnknown
 }
 
 func serverEvidence(server *offrampv1.VirtualServer) string {

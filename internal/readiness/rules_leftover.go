@@ -10,6 +10,9 @@ import (
 const leftoverSource = "kubernetes pkg/proxy/*/cleanup.go and cmd/kube-proxy/app/server_linux.go platformCleanup: a change between " +
 	"ipvs and iptables mode cleans nothing, one to nftables mode leaves every KUBE-6- set"
 
+const leftoverMeaning = "What ipvs mode leaves still takes traffic to endpoints of the past, makes Service addresses the node's own, and filters " +
+	"by sets that nobody keeps up to date; iptables mode's rules do the like under ipvs mode."
+
 const leftoverRemedy = "Clean the node: offramp-agent cleanup plan --target MODE, on it and with the mode that runs there, prints exactly what " +
 	"would go; cleanup apply removes that and nothing else. Or drain and reboot the node. Do not rely on kube-proxy --cleanup: it leaves every KUBE-6- " +
 	"set, deletes everybody's virtual servers, and on a node with the chains of two modes does half of the work."
@@ -26,11 +29,14 @@ func leftoverRules() []Rule {
 		leftoverRule("leftover-tables", "nftables tables of a former mode are left", tablesLeft,
 			offrampv1.SectionKind_SECTION_KIND_NFTABLES),
 		{
-			ID:     "ipvs-sysctls-left",
-			Scope:  offrampv1.Scope_SCOPE_NODE,
-			Title:  "Kernel parameters still have the values that ipvs mode sets",
-			Source: "kubernetes pkg/proxy/ipvs/proxier.go NewProxier: set at start, never put back; others may have set them too",
-			check:  checkSysctls,
+			ID:       "ipvs-sysctls-left",
+			Scope:    offrampv1.Scope_SCOPE_NODE,
+			Title:    "Kernel parameters still have the values that ipvs mode sets",
+			Severity: "info",
+			Meaning:  "kube-proxy never puts them back. arp_ignore and arp_announce of strictARP break network plugins with unnumbered links; others may want the same values.",
+			Remedy:   "Reset them where nothing else wants them: offramp-agent cleanup apply --reset-sysctls, or by hand.",
+			Source:   "kubernetes pkg/proxy/ipvs/proxier.go NewProxier: set at start, never put back; others may have set them too",
+			check:    checkSysctls,
 		},
 	}
 }
@@ -40,10 +46,11 @@ func leftoverRule(
 	id, title string, evidence func(*offrampv1.Leftovers) []string, kinds ...offrampv1.SectionKind,
 ) Rule {
 	return Rule{
-		ID: id, Scope: offrampv1.Scope_SCOPE_NODE, Title: title, Source: leftoverSource,
+		ID: id, Scope: offrampv1.Scope_SCOPE_NODE, Title: title, Source: leftoverSource, Severity: "warning",
+		Meaning: leftoverMeaning, Remedy: leftoverRemedy,
 		check: func(n *node, _ offrampv1.Target) outcome {
 			if left := evidence(n.left); len(left) > 0 {
-				return warn(leftoverRemedy, left...)
+				return warn("", left...)
 			}
 			if n.running() == offrampv1.ProxyMode_PROXY_MODE_UNKNOWN || !n.read(kinds...) {
 				return unread()

@@ -9,11 +9,14 @@ import (
 
 func readingRules() []Rule {
 	return []Rule{{
-		ID:     "section-unreadable",
-		Scope:  offrampv1.Scope_SCOPE_NODE,
-		Title:  "A part of the node could not be read",
-		Source: "what was not read is not clean",
-		check:  checkReading,
+		ID:       "section-unreadable",
+		Scope:    offrampv1.Scope_SCOPE_NODE,
+		Title:    "A part of the node could not be read",
+		Severity: "open when the section decides about the target; info otherwise",
+		Meaning:  "What was not read is not clean: nothing is concluded from it.",
+		Remedy:   "Give the agent what it lacks and look again.",
+		Source:   "what was not read is not clean",
+		check:    checkReading,
 	}}
 }
 

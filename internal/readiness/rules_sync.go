@@ -10,9 +10,12 @@ import (
 
 func syncRules() []Rule {
 	return []Rule{{
-		ID:    "kube-proxy-not-in-sync",
-		Scope: offrampv1.Scope_SCOPE_NODE,
-		Title: "kube-proxy has not written all it was told to",
+		ID:       "kube-proxy-not-in-sync",
+		Scope:    offrampv1.Scope_SCOPE_NODE,
+		Title:    "kube-proxy has not written all it was told to",
+		Severity: "blocker; open when metrics or health did not answer",
+		Meaning:  "Services and endpoints that changed since are not served on this node, while kube-proxy's health may be green.",
+		Remedy:   "Look for errors in kube-proxy's log, mend them and restart it.",
 		Source: "kubernetes pkg/proxy/metrics/metrics.go: sync_proxy_rules_last_timestamp_seconds against " +
 			"sync_proxy_rules_last_queued_timestamp_seconds; seen: a failed first sync is never tried again, with health green",
 		check: checkSync,
