@@ -44,6 +44,10 @@ func (m *machine) Scan(context.Context) *v1.NodeFacts {
 	}}
 }
 
+func (m *machine) Detail(_ context.Context, wanted *v1.DetailRequest, emit func([]string) error) error {
+	return emit([]string{wanted.String()})
+}
+
 func (m *machine) List(context.Context, *v1.ListDigest) ([]string, error) {
 	return slices.Clone(m.lines), nil
 }

@@ -119,7 +119,7 @@ func (a *agents) handle(l *link, session *fleet.Session, message *offrampv1.Conn
 	case *offrampv1.ConnectRequest_Heartbeat:
 		return a.heartbeat(session, body.Heartbeat)
 	case *offrampv1.ConnectRequest_DetailPart:
-		return l.details.take(body.DetailPart)
+		return l.details.take(l.stream.Context(), body.DetailPart)
 	case *offrampv1.ConnectRequest_OrderUpdate:
 		return a.orderUpdate(l, body.OrderUpdate)
 	case *offrampv1.ConnectRequest_Hello:

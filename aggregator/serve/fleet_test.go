@@ -127,6 +127,9 @@ func answerLists(c *caller, parts ...*v1.DetailPart) (asked *counter) {
 			if err != nil {
 				return
 			}
+			if message.GetDetailRequest() == nil {
+				continue
+			}
 			asked.add()
 			for _, part := range parts {
 				answer := &v1.DetailPart{Id: message.GetDetailRequest().GetId(), Items: part.GetItems(), Last: part.GetLast(), Error: part.GetError()}

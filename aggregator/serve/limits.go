@@ -30,6 +30,14 @@ const (
 	// maxPart bounds the items of one DetailPart (agent.proto); maxPending the lists that are asked of one agent at once.
 	maxPart    = 512 << 10
 	maxPending = 16
+	// maxPartItems bounds them by number, and maxAnswer the items of a whole answer that is passed on, in bytes.
+	maxPartItems = 64 << 10
+	maxAnswer    = 16 << 20
+	// maxName bounds a name in a question, in bytes, and maxAddresses those of a Service (agent.proto).
+	maxName      = 1024
+	maxAddresses = 32
+	// listPiece is how many items of a list one message carries.
+	listPiece = 5000
 	// maxList bounds a fetched list, in bytes: two of them fit in one answer of 16 MiB, and 100,000 virtual servers take 3 MB.
 	maxList = 6 << 20
 	// maxListCache bounds the lists that are kept, in bytes.
@@ -45,10 +53,14 @@ type timeouts struct {
 	hello, report time.Duration
 	// list is how long an agent may take to send a list.
 	list time.Duration
+	// detail is how long a question to an agent may take, asked and answered; slowReader how long its stream may wait for
+	// whoever asked, over one whole answer.
+	detail, slowReader time.Duration
 	// drain is how long calls may take to end when the server stops.
 	drain time.Duration
 }
 
 func defaultTimeouts() timeouts {
-	return timeouts{hello: 10 * time.Second, report: 30 * time.Second, list: 8 * time.Second, drain: 5 * time.Second}
+	return timeouts{hello: 10 * time.Second, report: 30 * time.Second, list: 8 * time.Second, drain: 5 * time.Second,
+		detail: 40 * time.Second, slowReader: 5 * time.Second}
 }

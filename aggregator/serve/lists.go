@@ -3,7 +3,6 @@ package serve
 import (
 	"container/list"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -44,7 +43,7 @@ func (c *lists) get(ctx context.Context, l *link, want *offrampv1.ListDigest) ([
 		return items, nil
 	}
 	if l == nil {
-		return nil, errors.New("the node is not connected")
+		return nil, errNotConnected
 	}
 	// The one that asks must not take the others down with it when its caller goes away.
 	ctx = context.WithoutCancel(ctx)

@@ -16,9 +16,10 @@ import (
 type questions struct {
 	offrampv1.UnimplementedFleetServiceServer
 
-	store   *fleet.Store
-	lists   *lists
-	streams *streams
+	store    *fleet.Store
+	lists    *lists
+	streams  *streams
+	timeouts timeouts
 }
 
 // target reads the target of a question: nftables unless another is named.
@@ -122,7 +123,9 @@ func (q *questions) list(ctx context.Context, node *offrampv1.NodeFacts, name of
 func reported(node *offrampv1.NodeFacts, name offrampv1.ListName) *offrampv1.ListDigest {
 	for _, section := range node.GetSections() {
 		stable := section.GetStable()
-		for _, list := range []*offrampv1.ListDigest{stable.GetIpvs().GetList(), stable.GetIpvsLink().GetList()} {
+		for _, list := range []*offrampv1.ListDigest{
+			stable.GetIpvs().GetList(), stable.GetIpvsLink().GetList(), stable.GetNftables().GetList(),
+		} {
 			if list != nil && list.GetName() == name {
 				return list
 			}

@@ -47,7 +47,7 @@ func (l *lab) assess(node *v1.NodeFacts, target v1.Target) *v1.Assessment {
 }
 
 func short() timeouts {
-	return timeouts{hello: patient, report: patient, list: patient, drain: 2 * time.Second}
+	return timeouts{hello: patient, report: patient, list: patient, drain: 2 * time.Second, detail: patient, slowReader: patient}
 }
 
 // startLab serves until the test ends, or until stop.

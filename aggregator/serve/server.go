@@ -68,7 +68,7 @@ func newServer(config Config, limits timeouts) *Server {
 		store: config.Store, version: config.Version, timeouts: limits, streams: s.streams, log: config.Log,
 	})
 	offrampv1.RegisterFleetServiceServer(s.grpc, &questions{
-		store: config.Store, lists: newLists(limits.list, maxListCache), streams: s.streams,
+		store: config.Store, lists: newLists(limits.list, maxListCache), streams: s.streams, timeouts: limits,
 	})
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
