@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -65,9 +63,40 @@ func holdCluster(ctx context.Context) error {
 	select {}
 }
 
+// A cluster that runs, ended from outside in ways that let it do nothing about it.
 func TestNothingIsLeftBehind(t *testing.T) {
 	clustertest.Start(t) // or skips; and what is built is built
-	files := scratchFiles(t)
+	for name, signal := range map[string]syscall.Signal{"SIGKILL": syscall.SIGKILL, "Ctrl-C": syscall.SIGINT} {
+		t.Run(name, func(t *testing.T) {
+			files, links := scratchFiles(t), hostLinks(t)
+			holder := startHolder(t)
+			family := descendants(t, holder.Process.Pid)
+			checkHeld(t, family)
+			t.Cleanup(func() { endAll(family) })
+			spaces := spacesOf(family)
+			if len(spaces) < 3 {
+				t.Errorf("the holder's network namespaces are %v, want the lab's, a node's and a pod's", spaces)
+			}
+			if err := holder.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			_ = holder.Wait()
+			eventually(t, 20*time.Second, "all processes are gone", func() bool { return len(running(family)) == 0 })
+			// A network namespace that nothing uses is gone, and with it its bridge, tap devices and pairs of links.
+			eventually(t, 20*time.Second, "nothing uses the cluster's network namespaces", func() bool { return len(usersOf(t, spaces)) == 0 })
+			if left := scratchFiles(t); !slices.Equal(left, files) {
+				t.Errorf("files in the temporary folder were %v and are %v", files, left)
+			}
+			if left := hostLinks(t); !slices.Equal(left, links) {
+				t.Errorf("the host's links were %v and are %v", links, left)
+			}
+		})
+	}
+}
+
+// startHolder starts a process that holds a cluster, and waits until it does.
+func startHolder(t *testing.T) *exec.Cmd {
+	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), holding+"=1")
 	var problems bytes.Buffer
@@ -83,11 +112,15 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "held\n" {
 		t.Fatalf("the holder said %q (%v): %s", line, err, problems.String())
 	}
-	family := descendants(t, cmd.Process.Pid)
-	var programs, spaces []string
+	return cmd
+}
+
+// checkHeld fails the test where the holder does not have all that should go with it.
+func checkHeld(t *testing.T, family []int) {
+	t.Helper()
+	var programs []string
 	for _, pid := range family {
 		programs = append(programs, commandOf(pid))
-		spaces = append(spaces, spaceOf(pid))
 	}
 	for _, want := range []string{"etcd", "kube-apiserver", "kube-proxy", "endpoint", "qemu-system-x86"} {
 		if !slices.ContainsFunc(programs, func(name string) bool {
@@ -96,95 +129,4 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			t.Errorf("the holder's programs are %v, without %s", programs, want)
 		}
 	}
-	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
-	eventually(t, 20*time.Second, "all processes are gone", func() bool {
-		return !slices.ContainsFunc(family, func(pid int) bool { return commandOf(pid) != "" && slices.Contains(spaces, spaceOf(pid)) })
-	})
-	own := spaceOf(os.Getpid())
-	for _, pid := range processes(t) {
-		if space := spaceOf(pid); space != own && space != "" && slices.Contains(spaces, space) {
-			t.Errorf("process %d (%s) is still in a namespace of the cluster", pid, commandOf(pid))
-		}
-	}
-	if left := scratchFiles(t); !slices.Equal(left, files) {
-		t.Errorf("files in the temporary folder were %v and are %v", files, left)
-	}
-}
-
-func processes(t *testing.T) []int {
-	t.Helper()
-	folders, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []int
-	for _, folder := range folders {
-		if pid, err := strconv.Atoi(filepath.Base(folder)); err == nil {
-			all = append(all, pid)
-		}
-	}
-	return all
-}
-
-// descendants are the processes that a process started, and those that they did.
-func descendants(t *testing.T, root int) []int {
-	t.Helper()
-	family := []int{root}
-	for i := 0; i < len(family); i++ {
-		for _, pid := range processes(t) {
-			if parentOf(pid) == family[i] {
-				family = append(family, pid)
-			}
-		}
-	}
-	return family[1:]
-}
-
-// status is a line of /proc/PID/status, or "" for a process that has ended, reaped or not.
-func status(pid int, key string) string {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil || strings.Contains(string(content), "\nState:\tZ") {
-		return ""
-	}
-	for line := range strings.Lines(string(content)) {
-		if value, ok := strings.CutPrefix(line, key+":"); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
-
-func commandOf(pid int) string { return status(pid, "Name") }
-
-func parentOf(pid int) int {
-	parent, err := strconv.Atoi(status(pid, "PPid"))
-	if err != nil {
-		return -1
-	}
-	return parent
-}
-
-func spaceOf(pid int) string {
-	space, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))
-	if err != nil {
-		return ""
-	}
-	return space
-}
-
-// scratchFiles are what the cluster might leave in the folder for temporary files.
-func scratchFiles(t *testing.T) []string {
-	t.Helper()
-	var all []string
-	for _, pattern := range []string{"offramp-*", "endpoint-*"} {
-		found, err := filepath.Glob(filepath.Join(os.TempDir(), pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, found...)
-	}
-	return all
 }

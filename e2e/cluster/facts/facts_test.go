@@ -41,6 +41,9 @@ func TestRender(t *testing.T) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
 	}
+	if !strings.Contains(page, "\n\n"+facts.Table(rows())+"\n## Seen") {
+		t.Errorf("the page is without its table:\n%s", page)
+	}
 	if strings.Contains(page, "**nothing**") {
 		t.Error("a row without notes and errors has a paragraph")
 	}

@@ -22,7 +22,9 @@ iptables-save of both backends, ip and nft on that node before -> after; one num
 - tables: nftables' own tables kube-proxy
 - sysctls: those that are not what they were before any kube-proxy
 
-| transition | kube-proxy | kernel | servers | sets | link | nft | legacy | tables | sysctls after |
+`
+
+const tableHead = `| transition | kube-proxy | kernel | servers | sets | link | nft | legacy | tables | sysctls after |
 |---|---|---|---|---|---|---|---|---|---|
 `
 
@@ -30,14 +32,7 @@ iptables-save of both backends, ip and nft on that node before -> after; one num
 func Render(rows []Row, what string) string {
 	var page strings.Builder
 	fmt.Fprintf(&page, head, what)
-	for _, r := range rows {
-		cells := []string{
-			r.Transition, r.Proxy, r.Kernel, change(r, servers), change(r, sets), change(r, link),
-			change(r, func(s cluster.State) string { return rules(s.NFT) }),
-			change(r, func(s cluster.State) string { return rules(s.Legacy) }), change(r, tables), sysctls(r.After),
-		}
-		fmt.Fprintf(&page, "| %s |\n", strings.Join(cells, " | "))
-	}
+	page.WriteString(Table(rows))
 	page.WriteString("\n## Seen beside the counts\n")
 	for _, r := range rows {
 		if len(r.Errors)+len(r.Notes) == 0 {
@@ -52,6 +47,21 @@ func Render(rows []Row, what string) string {
 		}
 	}
 	return page.String()
+}
+
+// Table is the page's table alone.
+func Table(rows []Row) string {
+	var table strings.Builder
+	table.WriteString(tableHead)
+	for _, r := range rows {
+		cells := []string{
+			r.Transition, r.Proxy, r.Kernel, change(r, servers), change(r, sets), change(r, link),
+			change(r, func(s cluster.State) string { return rules(s.NFT) }),
+			change(r, func(s cluster.State) string { return rules(s.Legacy) }), change(r, tables), sysctls(r.After),
+		}
+		fmt.Fprintf(&table, "| %s |\n", strings.Join(cells, " | "))
+	}
+	return table.String()
 }
 
 // change is a value before and after, or once where it stayed the same.

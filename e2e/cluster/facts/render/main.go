@@ -1,4 +1,5 @@
-// Command render makes docs/kube-proxy-facts.md from the rows that the tests of e2e/cluster kept, and prints it.
+// Command render makes docs/kube-proxy-facts.md from the rows that the tests of e2e/cluster kept, and prints its
+// table.
 package main
 
 import (
@@ -28,10 +29,11 @@ func run(dir, out, what string) error {
 	if len(rows) == 0 {
 		return fmt.Errorf("no rows in %q: no transition was seen", dir)
 	}
-	page := facts.Render(rows, what)
-	fmt.Print(page)
-	if out == "" {
-		return nil
+	if out != "" {
+		if err := os.WriteFile(out, []byte(facts.Render(rows, what)), 0o644); err != nil {
+			return fmt.Errorf("writing the page: %w", err)
+		}
 	}
-	return os.WriteFile(out, []byte(page), 0o644)
+	fmt.Print(facts.Table(rows))
+	return nil
 }
