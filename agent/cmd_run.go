@@ -31,7 +31,11 @@ type reporting struct {
 	scanInterval time.Duration
 	cleanup      orders.Policy
 	stateDir     string
-	log          *slog.Logger
+	// metricsListen is where metrics are served; empty for nowhere.
+	metricsListen string
+	// connect has connections tried around clean-ups.
+	connect bool
+	log     *slog.Logger
 }
 
 // daemon are the settings of run.
@@ -43,6 +47,8 @@ type daemon struct {
 	stateDir     string
 	tls          tlsfiles.Client
 	tokenFile    string
+	metrics      string
+	noConnect    bool
 }
 
 func runCommand(c *options) *cobra.Command {
@@ -73,6 +79,8 @@ are read again for each connection, so that they may be renewed.`,
 	flags.DurationVar(&d.scanInterval, "scan-interval", defaultScanInterval, "how long to wait between two readings of the node")
 	flags.Var(settings.Choice(&d.cleanup, string(orders.Never), string(orders.Plan), string(orders.Apply)), "cleanup",
 		"what aggregators may order: never, plan, apply")
+	flags.StringVar(&d.metrics, "metrics-listen", "", "where to serve metrics for Prometheus, address:port; empty for nowhere")
+	flags.BoolVar(&d.noConnect, "no-connect", false, "try no connections to Services before and after a clean-up")
 	flags.StringVar(&d.stateDir, "state-dir", defaultStateDir,
 		"where orders, backups and journal are kept: on a disk of the host; empty for nowhere, and then nothing is applied")
 	d.tls.AddFlags(flags)
@@ -105,7 +113,7 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 	config.History = true
 	failure := d.report(ctx, reporting{
 		config: config, aggregators: d.aggregators, credentials: creds, token: token, scanInterval: d.scanInterval,
-		cleanup: orders.Policy(d.cleanup), stateDir: d.stateDir, log: log,
+		cleanup: orders.Policy(d.cleanup), stateDir: d.stateDir, metricsListen: d.metrics, connect: !d.noConnect, log: log,
 	})
 	if ctx.Err() == nil {
 		return failure
@@ -122,6 +130,11 @@ func (d *daemon) check() error {
 	for _, address := range d.aggregators {
 		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
 			return program.Usagef("--aggregator wants host:port, not %q", address)
+		}
+	}
+	if d.metrics != "" {
+		if _, _, err := net.SplitHostPort(d.metrics); err != nil {
+			return program.Usagef("--metrics-listen wants address:port, not %q", d.metrics)
 		}
 	}
 	if d.scanInterval <= 0 {

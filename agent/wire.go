@@ -12,6 +12,7 @@ import (
 	"offramp.dev/offramp/agent/cleanup"
 	"offramp.dev/offramp/agent/collect"
 	"offramp.dev/offramp/agent/inventory"
+	"offramp.dev/offramp/agent/metrics"
 	"offramp.dev/offramp/agent/probe"
 	"offramp.dev/offramp/agent/stream"
 	"offramp.dev/offramp/internal/readiness"
@@ -46,7 +47,8 @@ func realParts() parts {
 
 // reportAndObey watches the node, streams it to every aggregator and takes their orders until ctx ends.
 func (p parts) reportAndObey(ctx context.Context, r reporting) error {
-	book, err := p.orderBook(r)
+	counts := metrics.New()
+	book, err := p.orderBook(r, counts)
 	if err != nil {
 		return fmt.Errorf("take orders: %w", err)
 	}
@@ -54,8 +56,10 @@ func (p parts) reportAndObey(ctx context.Context, r reporting) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return watcher.Run(ctx) })
 	group.Go(func() error { return obey(ctx, r, book) })
+	group.Go(func() error { return serveMetrics(ctx, r, counts) })
 	group.Go(func() error {
 		config := streamConfig(r, watcher)
+		config.Source = &measured{watcher, counts, r.config.Host.Now}
 		config.Orders = book
 		return stream.Run(ctx, config)
 	})

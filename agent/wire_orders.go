@@ -5,11 +5,12 @@ import (
 	"fmt"
 
 	"offramp.dev/offramp/agent/cleanup"
+	"offramp.dev/offramp/agent/metrics"
 	"offramp.dev/offramp/agent/orders"
 )
 
 // orderBook decides on orders from aggregators, and has those that are obeyed done on this node.
-func (p parts) orderBook(r reporting) (*orders.Book, error) {
+func (p parts) orderBook(r reporting, m *metrics.Metrics) (*orders.Book, error) {
 	config := r.config
 	config.History = false // an order is judged by a reading of its own, as a clean-up on the node is
 	read := func(ctx context.Context) (*cleanup.Reading, error) {
@@ -21,7 +22,10 @@ func (p parts) orderBook(r reporting) (*orders.Book, error) {
 		}
 		return &cleanup.Reading{Facts: facts, Inventory: inventory}, nil
 	}
-	hands := orders.Hands{Executor: p.executor(config.Host, r.stateDir), Read: read, Now: config.Host.Now}
+	noted := p.noted(p.executor(config.Host, r.stateDir), noting{
+		config: config, stateDir: r.stateDir, connect: r.connect, told: m.Finished, log: r.log,
+	})
+	hands := orders.Hands{Executor: noted, Read: read, Now: config.Host.Now}
 	return orders.Open(orders.Config{
 		Node: config.Node, Policy: r.cleanup, StateDir: r.stateDir, Storage: durable,
 		Work: hands.Work, Interrupted: orders.Journal(r.stateDir), Now: config.Host.Now, Log: r.log,

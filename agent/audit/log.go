@@ -104,6 +104,9 @@ func appendDurably(path string, line []byte) error {
 	if err != nil {
 		return err
 	}
+	if whole, err := endsLine(path); err == nil && !whole {
+		line = append([]byte{'\n'}, line...) // after half a line that a power cut left
+	}
 	_, err = file.Write(line)
 	if err == nil {
 		err = file.Sync()
@@ -142,4 +145,20 @@ func (l *Log) Entries() ([]*Entry, error) {
 		}
 	}
 	return entries, nil
+}
+
+// endsLine reports whether a file is empty or its last byte ends a line.
+func endsLine(path string) (bool, error) {
+	file, err := os.Open(path) //nolint:gosec // the state folder is configured
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil || info.Size() == 0 {
+		return true, err
+	}
+	last := make([]byte, 1)
+	_, err = file.ReadAt(last, info.Size()-1)
+	return last[0] == '\n', err
 }
