@@ -1,0 +1,125 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// feed follows one kind of object in one namespace.
+type feed struct {
+	kind     string
+	informer cache.SharedIndexInformer
+
+	mu       sync.Mutex
+	synced   bool
+	syncedAt time.Time
+	failure  string
+	missing  bool
+}
+
+// source says what a feed lists.
+type source struct {
+	kind, resource, namespace string
+	client                    rest.Interface
+	object                    runtime.Object
+	fields                    string
+	// trim drops from an object, before it is kept, what nobody here reads.
+	trim func(any) (any, error)
+}
+
+func newFeed(s source) *feed {
+	tweak := func(options *metav1.ListOptions) { options.FieldSelector = s.fields }
+	list := cache.NewFilteredListWatchFromClient(s.client, s.resource, s.namespace, tweak)
+	if s.fields == "" {
+		list = cache.NewListWatchFromClient(s.client, s.resource, s.namespace, fields.Everything())
+	}
+	informer := cache.NewSharedIndexInformer(list, s.object, 0, cache.Indexers{})
+	f := &feed{kind: s.kind, informer: informer}
+	// Both fail only on an informer that runs already.
+	_ = informer.SetTransform(s.trim)
+	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { f.fail(err) })
+	return f
+}
+
+// prepare asks to be told of every change.
+func (f *feed) prepare(note func()) error {
+	_, err := f.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { f.heal(); note() },
+		UpdateFunc: func(any, any) { f.heal(); note() },
+		DeleteFunc: func(any) { f.heal(); note() },
+	})
+	return err //nolint:wrapcheck // the caller says of which kind
+}
+
+func (f *feed) markSynced() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.synced, f.syncedAt, f.failure, f.missing = true, time.Now(), "", false
+}
+
+// heal forgets a failure: something came through again.
+func (f *feed) heal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failure, f.missing = "", false
+}
+
+func (f *feed) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	// A watch that ended because it was old is no failure.
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return
+	}
+	f.failure, f.missing = err.Error(), apierrors.IsNotFound(err)
+}
+
+// items are the objects at hand, sorted by namespace and name.
+func (f *feed) items() []metav1.Object {
+	var all []metav1.Object
+	for _, item := range f.informer.GetStore().List() {
+		if object, err := meta.Accessor(item); err == nil {
+			all = append(all, object)
+		}
+	}
+	slices.SortFunc(all, func(a, b metav1.Object) int {
+		return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
+	})
+	return all
+}
+
+// state is how reading this kind went.
+func (f *feed) state() *offrampv1.ClusterSource {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	source := &offrampv1.ClusterSource{Kind: f.kind}
+	switch {
+	case f.missing:
+		source.State = offrampv1.SectionState_SECTION_STATE_ABSENT
+	case f.synced:
+		source.State, source.SyncedAt = offrampv1.SectionState_SECTION_STATE_PRESENT, timestamppb.New(f.syncedAt)
+	default:
+		source.State = offrampv1.SectionState_SECTION_STATE_UNREADABLE
+		source.Error = f.failure
+		if source.GetError() == "" {
+			source.Error = "not answered yet"
+		}
+	}
+	return source
+}
