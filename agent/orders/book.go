@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"offramp.dev/offramp/internal/orderform"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -87,7 +88,7 @@ func (b *Book) interrupted(r *record) *offrampv1.OrderResult {
 	case !r.begun:
 		result.Outcome, result.ExitCode = offrampv1.OrderOutcome_ORDER_OUTCOME_REFUSED, exitRefused
 		result.Message = "it was refused, and the agent was stopped before it could say why"
-	case !changes(r.order):
+	case !orderform.Changes(r.order):
 		result.Message = "the agent was stopped while it planned; nothing was changed"
 	case b.config.Interrupted == nil:
 		result.Message = "the agent was stopped in the middle; see the journal on the node"
@@ -202,7 +203,7 @@ func (b *Book) write(r *record) error {
 // again answers an order that was sent before: with its result, or with how far it is.
 func (b *Book) again(f *Feed, known *record, order *offrampv1.Order) {
 	switch {
-	case known.order != nil && !same(known.order, order):
+	case known.order != nil && !orderform.Same(known.order, order):
 		b.refuseUnrecorded(f, order, "this node knows another order of this id")
 	case known.answered:
 		f.push(item{id: known.id, load: known.load})
@@ -299,7 +300,7 @@ var errTooLarge = errors.New("the result is larger than may be sent; ask on the 
 func (b *Book) encode(r *record, result *offrampv1.OrderResult) []byte {
 	result.Id, result.Node, result.Kind = r.id, b.config.Node, r.order.GetKind()
 	encoded, err := proto.Marshal(result)
-	if err == nil && len(encoded) > maxResult {
+	if err == nil && len(encoded) > orderform.MaxResult {
 		err = errTooLarge
 	}
 	if err == nil {

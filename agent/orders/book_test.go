@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"offramp.dev/offramp/internal/orderform"
 	v1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -68,7 +69,7 @@ func TestMalformedOrders(t *testing.T) {
 		"lower-case letters":      func(o *v1.Order) { o.Id = "../../../../etc/passwd" },
 		"16 to 64":                func(o *v1.Order) { o.Id = strings.Repeat("x", 65) },
 		"no order of kind":        func(o *v1.Order) { o.Kind = 99 },
-		"knows no target 99":      func(o *v1.Order) { o.Target = 99 },
+		"target 99 is not know":     func(o *v1.Order) { o.Target = 99 },
 		"32 bytes":                func(o *v1.Order) { o.PlanDigest = []byte("abc") },
 		"wants a target":          func(o *v1.Order) { o.Target = v1.Target_TARGET_UNSPECIFIED },
 		"when it was sent":        func(o *v1.Order) { o.SentAt = nil },
@@ -360,13 +361,13 @@ func TestResultFindsAnotherStream(t *testing.T) {
 
 func TestLargeResultsComeInParts(t *testing.T) {
 	w := newWorker()
-	w.result.Message = strings.Repeat("x", 3*maxPart)
+	w.result.Message = strings.Repeat("x", 3*orderform.MaxPart)
 	a := start(t, config(w, Apply, t.TempDir()))
 	a.feed.Order(apply(idA))
-	if got := a.result(a.feed); len(got.GetMessage()) != 3*maxPart {
+	if got := a.result(a.feed); len(got.GetMessage()) != 3*orderform.MaxPart {
 		t.Errorf("%d bytes arrived", len(got.GetMessage()))
 	}
-	w.result.Message = strings.Repeat("y", maxResult)
+	w.result.Message = strings.Repeat("y", orderform.MaxResult)
 	a.feed.Order(apply(idB))
 	if got := a.result(a.feed); got.GetOutcome() != done || !strings.Contains(got.GetMessage(), "larger than may be sent") {
 		t.Errorf("got %.300s", got)

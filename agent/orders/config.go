@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"offramp.dev/offramp/internal/orderform"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -78,11 +79,6 @@ type limits struct {
 }
 
 const (
-	// maxAllowed is the longest that an order may take (order.proto).
-	maxAllowed = time.Hour
-	// maxPart and maxResult bound the pieces of a result and the whole, in bytes (order.proto).
-	maxPart   = 512 << 10
-	maxResult = 32 << 20
 	// maxInbox is how many messages of all streams may wait.
 	maxInbox = 64
 	// maxQueue is how many answers that are recorded nowhere may wait on one stream.
@@ -90,7 +86,7 @@ const (
 )
 
 func defaultLimits() limits {
-	return limits{records: 256, bytes: 64 << 20, age: 7 * 24 * time.Hour, settled: 2 * maxAllowed}
+	return limits{records: 256, bytes: 64 << 20, age: 7 * 24 * time.Hour, settled: 2 * orderform.MaxAllowed}
 }
 
 func (c Config) withDefaults() Config {

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"offramp.dev/offramp/internal/orderform"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -30,15 +31,15 @@ func (b *Book) refusal(order *offrampv1.Order, left time.Duration) string {
 	switch {
 	case b.config.Policy == Never:
 		return "this agent takes no orders (--cleanup=never)"
-	case changes(order) && b.config.Policy != Apply:
+	case orderform.Changes(order) && b.config.Policy != Apply:
 		return "this agent makes plans and changes nothing when it is told to from afar (--cleanup=plan)"
 	case left <= 0:
 		return "its deadline is over"
 	case b.running != nil:
 		return fmt.Sprintf("another order is at work on this node: %s", b.running.id)
-	case changes(order) && b.disk == nil:
+	case orderform.Changes(order) && b.disk == nil:
 		return "this agent has no state folder (--state-dir), so that it could not tell afterwards what it did"
-	case changes(order) && b.config.Storage != nil:
+	case orderform.Changes(order) && b.config.Storage != nil:
 		if err := b.config.Storage(b.config.StateDir); err != nil {
 			return err.Error()
 		}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"offramp.dev/offramp/internal/orderform"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -153,7 +154,7 @@ func (d disk) load() ([]*record, error) {
 	var records []*record
 	for _, entry := range entries {
 		id, found := strings.CutSuffix(entry.Name(), takenSuffix)
-		if !found || CheckID(id) != nil {
+		if !found || orderform.CheckID(id) != nil {
 			continue
 		}
 		r, err := d.loadOne(id)

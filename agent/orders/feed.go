@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"offramp.dev/offramp/internal/orderform"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -98,7 +99,7 @@ func (f *Feed) next() (*offrampv1.OrderUpdate, error) {
 }
 
 func (f *Feed) part() *offrampv1.OrderUpdate {
-	n := min(len(f.rest), maxPart)
+	n := min(len(f.rest), orderform.MaxPart)
 	part := &offrampv1.OrderResultPart{Data: f.rest[:n], Last: n == len(f.rest)}
 	update := &offrampv1.OrderUpdate{Id: f.restID, Update: &offrampv1.OrderUpdate_Result{Result: part}}
 	if f.rest = f.rest[n:]; part.GetLast() {

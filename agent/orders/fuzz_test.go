@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"offramp.dev/offramp/internal/orderform"
 	v1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -26,10 +27,10 @@ func FuzzOrder(f *testing.F) {
 		a := start(t, config(w, Apply, ""))
 		a.feed.Order(order)
 		got := a.result(a.feed)
-		if got.GetId() != order.GetId() || got.GetOutcome() == done && (w.did() != 1 || changes(order)) {
+		if got.GetId() != order.GetId() || got.GetOutcome() == done && (w.did() != 1 || orderform.Changes(order)) {
 			t.Errorf("order %v: %v", order, got)
 		}
-		if checkForm(order) == nil && CheckID(order.GetId()) != nil {
+		if checkForm(order) == nil && orderform.CheckID(order.GetId()) != nil {
 			t.Errorf("id %q was let through", order.GetId())
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"offramp.dev/offramp/internal/orderform"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -35,7 +36,7 @@ func (r *record) unsettled(now time.Time, settled time.Duration) bool {
 		return true
 	}
 	age := now.Sub(r.taken)
-	return r.begun && (r.order == nil || changes(r.order)) && age < settled && age > -settled
+	return r.begun && (r.order == nil || orderform.Changes(r.order)) && age < settled && age > -settled
 }
 
 // prune returns the records to forget: old ones, then as many as there are too many. What an aggregator holds goes before
