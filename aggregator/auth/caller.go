@@ -58,9 +58,10 @@ type grounds struct {
 
 // Action is what a person wants to do, in the words of a Kubernetes role: group offramp.dev, cluster-wide resources.
 type Action struct {
-	// Verb is one of get, list, watch; or plan, apply, restore.
+	// Verb is what to do with the resource: get, list, watch nodes; plan, apply, restore nodecleanups; accept, withdraw
+	// findings.
 	Verb string
-	// Resource is nodes or nodecleanups.
+	// Resource is nodes, nodecleanups or findings.
 	Resource string
 	// Node is the node's name, empty where it is about all nodes.
 	Node string

@@ -1,6 +1,9 @@
 package auth
 
 import (
+	"maps"
+	"slices"
+
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha" //nolint:staticcheck // older tools ask by it
@@ -21,6 +24,7 @@ type rule struct {
 const (
 	nodes    = "nodes"
 	cleanups = "nodecleanups"
+	findings = "findings"
 )
 
 // table says of every method who may call it. A method that is not here is refused.
@@ -33,6 +37,15 @@ func table() map[string]rule {
 		offrampv1.FleetService_Watch_FullMethodName:        {who: Person, verb: "watch", resource: nodes},
 		offrampv1.FleetService_GetNode_FullMethodName:      {who: Person, verb: "get", resource: nodes, byNode: true},
 		offrampv1.FleetService_GetDetail_FullMethodName:    {who: Person, verb: "get", resource: nodes, byNode: true},
+
+		offrampv1.FleetService_GetService_FullMethodName:      {who: Person, verb: "list", resource: nodes},
+		offrampv1.FleetService_GetCluster_FullMethodName:      {who: Person, verb: "list", resource: nodes},
+		offrampv1.FleetService_ListChanges_FullMethodName:     {who: Person, verb: "list", resource: nodes},
+		offrampv1.FleetService_ListAcceptances_FullMethodName: {who: Person, verb: "list", resource: nodes},
+
+		// An accepted finding no longer stands in a node's way.
+		offrampv1.FleetService_AcceptFinding_FullMethodName:      {who: Person, verb: "accept", resource: findings},
+		offrampv1.FleetService_WithdrawAcceptance_FullMethodName: {who: Person, verb: "withdraw", resource: findings},
 
 		offrampv1.CleanupService_Plan_FullMethodName:    {who: Person, verb: "plan", resource: cleanups, byNode: true},
 		offrampv1.CleanupService_Apply_FullMethodName:   {who: Person, verb: "apply", resource: cleanups, byNode: true},
@@ -58,4 +71,9 @@ func nodeOf(message any) (node string, named bool) {
 	default:
 		return "", false
 	}
+}
+
+// Methods are the full names of the methods that somebody may call.
+func Methods() []string {
+	return slices.Sorted(maps.Keys(table()))
 }
