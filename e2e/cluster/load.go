@@ -64,7 +64,13 @@ const asking = "asking\n"
 // Stop ends the requests and says what became of them, in the order of the targets.
 func (l *Load) Stop() ([]traffic.Report, error) {
 	const grace = 15 * time.Second
-	code, err := l.process.Stop(grace)
+	stop := func() (int, error) { return l.process.Stop(grace) }
+	select {
+	case <-l.process.Done(): // by itself, since all of its connections broke
+		stop = l.process.Wait
+	default:
+	}
+	code, err := stop()
 	if err != nil {
 		return nil, err
 	}

@@ -21,9 +21,13 @@ type Report struct {
 	// GapMillis is the longest time from the start of a failed request, over all failures that follow it, to the next
 	// answer or the end.
 	GapMillis int64 `json:"gap_ms"`
+	// FailedAt is when the first failures ended, at most maxTimes of them, to be held against what was done then.
+	FailedAt []time.Time `json:"failed_at,omitempty"`
 	// SlowestMillis is the longest time that an answer took.
 	SlowestMillis int64 `json:"slowest_ms"`
 }
+
+const maxTimes = 5
 
 // Counter makes a Report, request by request. Its zero value is ready.
 type Counter struct {
@@ -44,6 +48,9 @@ func (c *Counter) Add(end time.Time, took time.Duration, answer, reason string) 
 	if reason != "" {
 		r.Failures++
 		r.Reasons = count(r.Reasons, reason)
+		if len(r.FailedAt) < maxTimes {
+			r.FailedAt = append(r.FailedAt, end)
+		}
 		return
 	}
 	c.broken = time.Time{}

@@ -33,6 +33,9 @@ func TestCounter(t *testing.T) {
 				counter.Add(end, time.Duration(r.took)*time.Millisecond, r.answer, r.reason)
 			}
 			got := counter.Report
+			if len(got.FailedAt) != c.failures {
+				t.Errorf("%d times of %d failures", len(got.FailedAt), c.failures)
+			}
 			if got.Requests != len(c.requests) || got.Failures != c.failures || got.GapMillis != int64(c.gap) ||
 				got.SlowestMillis != int64(c.slowest) || got.Answers["a"] != c.fromOne {
 				t.Errorf("report is %+v, want %d failures, gap %d, slowest %d, %d from a", got, c.failures, c.gap, c.slowest, c.fromOne)
