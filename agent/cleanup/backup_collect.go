@@ -24,7 +24,7 @@ func collectSaved(ctx context.Context, plan *offrampv1.Plan, node *inventory.Nod
 	}
 	var going []*inventory.VirtualServer
 	for _, operation := range plan.GetOperations() {
-		if err := everything.add(operation, node, &going); err != nil {
+		if err := everything.add(ctx, operation, node, &going); err != nil {
 			return nil, fmt.Errorf("save %s: %w", describe(operation), err)
 		}
 	}
@@ -37,7 +37,7 @@ func collectSaved(ctx context.Context, plan *offrampv1.Plan, node *inventory.Nod
 	return everything, err
 }
 
-func (s *saved) add(operation *offrampv1.Operation, node *inventory.Node, going *[]*inventory.VirtualServer) error {
+func (s *saved) add(ctx context.Context, operation *offrampv1.Operation, node *inventory.Node, going *[]*inventory.VirtualServer) error {
 	switch change := operation.GetChange().(type) {
 	case *offrampv1.Operation_DeleteVirtualServer:
 		if server := findServer(node, change.DeleteVirtualServer); server != nil {
@@ -55,7 +55,7 @@ func (s *saved) add(operation *offrampv1.Operation, node *inventory.Node, going 
 		}
 		s.Sets = append(s.Sets, *set)
 	case *offrampv1.Operation_DeleteTable:
-		table, err := saveTable(nftTableFamily(change.DeleteTable.GetFamily()), change.DeleteTable.GetName())
+		table, err := saveTable(ctx, nftTableFamily(change.DeleteTable.GetFamily()), change.DeleteTable.GetName())
 		if err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ func (e *nftEdit) do(ctx context.Context) ([]offrampv1.OperationOutcome, error) 
 		if !errors.Is(err, errChanged) {
 			return outcomes, err
 		}
-		if patience.Err() != nil {
+		if outOfStep(patience) != nil {
 			return nil, fmt.Errorf("for %s: %w", nftPatience, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -57,29 +58,33 @@ const (
 	nftaSetExpressions = 18
 )
 
-// saveTable lists a native table as the messages that make it anew. It is tried again while the ruleset changes.
-func saveTable(family uint8, name string) (*savedTable, error) {
-	for range maxDumps {
-		before, err := nftGeneration()
-		if err != nil {
-			return nil, err
-		}
-		table, err := listTable(family, name)
-		if errors.Is(err, errChanged) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		after, err := nftGeneration()
-		if err != nil {
-			return nil, err
-		}
-		if before == after {
-			return table, nil
+// saveTable lists a native table as the messages that make it anew. It is tried again for nftPatience while the ruleset
+// changes.
+func saveTable(ctx context.Context, family uint8, name string) (*savedTable, error) {
+	patience, cancel := context.WithTimeout(ctx, nftPatience)
+	defer cancel()
+	for {
+		table, err := saveTableOnce(family, name)
+		if !errors.Is(err, errChanged) || outOfStep(patience) != nil {
+			return table, err
 		}
 	}
-	return nil, errChanged
+}
+
+func saveTableOnce(family uint8, name string) (*savedTable, error) {
+	before, err := nftGeneration()
+	if err != nil {
+		return nil, err
+	}
+	table, err := listTable(family, name)
+	if err != nil {
+		return nil, err
+	}
+	after, err := nftGeneration()
+	if err == nil && before != after {
+		err = errChanged
+	}
+	return table, err
 }
 
 func listTable(family uint8, name string) (*savedTable, error) {

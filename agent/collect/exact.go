@@ -29,6 +29,9 @@ func (s *Scanner) Exact(ctx context.Context) (*offrampv1.NodeFacts, *inventory.N
 			for _, kind := range part.kinds {
 				e.node.Problems[kind] = shorten(err.Error())
 			}
+			if errors.Is(err, errInconsistent) {
+				e.node.KeptChanging = append(e.node.KeptChanging, part.kinds...)
+			}
 		}
 		cancel()
 	}

@@ -38,6 +38,8 @@ type Node struct {
 	APIServers []APIServer
 	// Problems says, by section, why it could not be read or not twice alike.
 	Problems map[offrampv1.SectionKind]string
+	// KeptChanging are those of Problems that were read, and never twice alike: another try may do.
+	KeptChanging []offrampv1.SectionKind
 }
 
 // RouteProtocol marks the routes that a clean-up puts on lo (rtm_protocol), so that a later one knows them for its own.
