@@ -71,14 +71,12 @@ func (l *Lab) bootWith(ctx context.Context, vm VM, p prepared, accel Accel, limi
 		return nil, err
 	}
 	defer func() { _ = rootfs.Close() }()
-	disk, err := newDisk(ctx, vm.Disk)
-	if err != nil {
+	if g.disk, err = diskOf(ctx, vm); err != nil {
 		return nil, err
 	}
-	defer func() { _ = disk.Close() }()
 	began := time.Now()
 	g.machine, err = startMachine(l.space, machineSpec{
-		disk:  disk,
+		disk:  g.disk,
 		accel: accel, memory: cmp.Or(vm.Memory, defaultMemory), image: p.kernel.image(), initrd: rootfs,
 		number:  number,
 		cmdline: cmdline(vm, number, accel),

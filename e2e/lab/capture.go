@@ -35,10 +35,10 @@ func requireModules(wanted, loaded []string) error {
 	return nil
 }
 
-// accountNames reads the output of nfacct list.
+// accountNames reads the output of nfacct list, and rules that count into objects.
 func accountNames(list string) []string {
 	var names []string
-	for _, found := range regexp.MustCompile(`= (\S+);`).FindAllStringSubmatch(list, -1) {
+	for _, found := range regexp.MustCompile(`(?:bytes = \d+ } =|--nfacct-name) +([^\s;]+)`).FindAllStringSubmatch(list, -1) {
 		names = append(names, found[1])
 	}
 	return names

@@ -7,6 +7,14 @@ import (
 	"os/exec"
 )
 
+// diskOf is the disk that a guest is to have: another's, or a new one. It is nil for none.
+func diskOf(ctx context.Context, vm VM) (*os.File, error) {
+	if vm.DiskOf != nil {
+		return vm.DiskOf.disk, nil
+	}
+	return newDisk(ctx, vm.Disk)
+}
+
 // newDisk makes a file with an empty ext4 file system, which goes with its last user: it has no name. It returns nil for a
 // size of 0.
 func newDisk(ctx context.Context, mib int) (*os.File, error) {

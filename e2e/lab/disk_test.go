@@ -22,3 +22,25 @@ func TestDisk(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What was written to the disk and synced is there for the next guest after the first lost power.
+func TestDiskOutlivesPowerOff(t *testing.T) {
+	l := labtest.Start(t)
+	first := labtest.Boot(t, l, lab.VM{Name: "before", Kernel: "5.10", Disk: 32})
+	if err := first.MountDisk(t.Context(), "/mnt"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Output(t.Context(), "sh", "-c", "echo kept > /mnt/kept; sync"); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := labtest.Boot(t, l, lab.VM{Name: "after", Kernel: "5.10", DiskOf: first})
+	if err := second.MountDisk(t.Context(), "/mnt"); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := second.Get(t.Context(), "/mnt/kept"); err != nil || string(kept) != "kept\n" {
+		t.Errorf("the file holds %q (%v)", kept, err)
+	}
+}

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"io/fs"
+	"os"
 	"time"
 )
 
@@ -26,6 +27,8 @@ type VM struct {
 	Cmdline string
 	// Disk is the size in MiB of a disk with an empty file system, for what is to be durable; 0 is none. See MountDisk.
 	Disk int
+	// DiskOf is a guest of the same lab, switched off by now, whose disk this one gets, as it was when that one lost power.
+	DiskOf *Guest
 }
 
 // File is a file for a guest.
@@ -49,6 +52,7 @@ type Guest struct {
 
 	lab     *Lab
 	machine *machine
+	disk    *os.File // nil for none; it lives as long as this
 	number  int
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,11 +99,20 @@ func (r restoring) modules(ctx context.Context) error {
 }
 
 func (r restoring) accounts(ctx context.Context) error {
-	list, err := r.optional("nfacct.txt")
-	if err != nil || list == "" {
-		return err
+	var names []string
+	// Rules name theirs too: one capture was made without the list of them.
+	for _, file := range []string{"nfacct.txt", "iptables-nft-save.txt", "ip6tables-nft-save.txt", "iptables-legacy-save.txt", "ip6tables-legacy-save.txt"} {
+		text, err := r.optional(file)
+		if err != nil {
+			return err
+		}
+		names = append(names, accountNames(text)...)
 	}
-	return r.guest.account(ctx, accountNames(list))
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return r.guest.account(ctx, slices.Compact(names))
 }
 
 func (r restoring) ipsets(ctx context.Context) error {
