@@ -84,11 +84,26 @@ func (s *scope) planLink(list *operationList) {
 		Stage:    offrampv1.Stage_STAGE_LINK,
 		Owner:    string(kubeproxy.OwnerIPVS),
 		Why:      "ipvs mode binds the addresses of Services to it",
-		Releases: fmt.Sprintf("%d addresses that are no longer the node's own", len(link.Addresses)),
+		Releases: fmt.Sprintf("%d addresses that are no longer the node's own", len(link.Addresses)) + s.felix(),
 		Change: &offrampv1.Operation_DeleteLink{DeleteLink: &offrampv1.DeleteLink{
 			Name: link.Name, Type: link.Kind, Addresses: uint64(len(link.Addresses)),
 		}},
 	})
+}
+
+// felix tells people what to expect where Calico is: its Felix takes a node for one in ipvs mode by the link, and restarts
+// when that comes or goes (felix/dataplane/driver.go, KubeIPVSSupportEnabled).
+func (s *scope) felix() string {
+	calico := false
+	for _, r := range s.rulesets {
+		r.EachChain(func(table *inventory.RuleTable, chain *inventory.Chain) {
+			calico = calico || chain.Owner(table.Name, r.Family) == kubeproxy.Foreign("calico")
+		})
+	}
+	if !calico {
+		return ""
+	}
+	return "; Calico's Felix restarts once, since it tells ipvs mode by this link"
 }
 
 // planRoutes takes away the routes on lo: those that this plan makes for IPv6, and those that an earlier clean-up left.
