@@ -20,7 +20,7 @@ SEED    ?= 0
 # KUBE_PROXY=stand-in lets the demo do without the real kube-proxy where that is in the cache, too.
 KUBE_PROXY ?= real
 
-.PHONY: help build generate lint test test-unit test-kernel test-e2e e2e e2e-all record demo bench clean deps tools check-generated
+.PHONY: help build generate lint test test-unit test-kernel test-e2e test-states e2e e2e-all record demo bench clean deps tools check-generated
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -57,7 +57,10 @@ lint: tools check-generated ## check style, generated code, the wire and go.mod
 deps: ## install the Debian packages that tests and demo need, or name them
 	@$(GO) run ./e2e/lab/deps
 
-test: deps test-unit test-kernel test-e2e ## run every test: units, kernels, whole programs
+test: deps test-unit test-kernel test-e2e test-states ## run every test: units, kernels, whole programs
+
+test-states: ## say which of the public node states the last test-kernel ran, and fail for one that is missing
+	$(STATES) check -kernels $(KERNELS) $(BIN)/states/collect.json
 
 test-unit: ## run what needs no VM: units, and kernel tests in network namespaces (as root)
 	$(GO) test -race -timeout 15m $$($(GO) list ./... | grep -v /e2e)
@@ -66,8 +69,10 @@ VMEXEC  := $(GO) run $(CURDIR)/e2e/lab/vmexec -kernel $(KERNELS)
 # The tests of a clean-up that need IPVS and kube-ipvs0; the others run in namespaces of the host.
 NEED_VM := TestConnections|TestSource|TestTheOrder|TestApplyAndRestore|TestState(02|10|11|12|15|19|21|22|33|49|50)
 
+STATES  := $(GO) run $(CURDIR)/e2e/states
+
 test-kernel: deps ## run the kernel tests of the agent inside VMs with the kernels of KERNELS
-	CGO_ENABLED=0 $(GO) test -count=1 -timeout 45m -exec "$(VMEXEC)" ./agent/collect
+	$(STATES) record -o $(BIN)/states/collect.json env CGO_ENABLED=0 $(GO) test -json -count=1 -timeout 45m -exec "$(VMEXEC)" ./agent/collect
 	CGO_ENABLED=0 $(GO) test -count=1 -timeout 45m -exec "$(VMEXEC)" -run '$(NEED_VM)' ./agent/cleanup
 
 test-e2e: deps build ## run the whole programs: lab, fleet under fire, no trace left, plans

@@ -18,9 +18,10 @@ type outcome struct {
 }
 
 // inOrder runs something for each kernel, some at a time, and writes what each had to say in the order of the kernels, as
-// soon as it is complete. It returns the first exit status that is not 0, or the first error.
+// soon as it is complete, each after a line "# kernel VERSION", which e2e/states goes by. It returns the first exit status that is not 0, or the first error.
 func inOrder(w io.Writer, kernels []string, parallel int, run func(kernel string, out io.Writer) (int, error)) (code int, err error) {
 	if len(kernels) == 1 {
+		_, _ = fmt.Fprintf(w, "# kernel %s\n", kernels[0])
 		return run(kernels[0], w) // as it comes
 	}
 	outcomes := make([]*outcome, len(kernels))
