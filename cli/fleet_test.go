@@ -26,6 +26,8 @@ type fakeFleet struct {
 	nodes     []*offrampv1.NodeSummary
 	node      *offrampv1.GetNodeResponse
 	events    []*offrampv1.WatchResponse
+	details   []*offrampv1.GetDetailResponse
+	asked     *offrampv1.GetDetailRequest
 	// hold keeps a watch open after its events.
 	hold bool
 	// err, when set, is the answer to everything.
@@ -82,6 +84,18 @@ func (f *fakeFleet) Watch(request *offrampv1.WatchRequest, stream grpc.ServerStr
 	}
 	if f.hold {
 		<-stream.Context().Done()
+	}
+	return f.err
+}
+
+func (f *fakeFleet) GetDetail(request *offrampv1.GetDetailRequest, stream grpc.ServerStreamingServer[offrampv1.GetDetailResponse]) error {
+	f.mu.Lock()
+	f.asked = request
+	f.mu.Unlock()
+	for _, part := range f.details {
+		if err := stream.Send(part); err != nil {
+			return err
+		}
 	}
 	return f.err
 }

@@ -43,8 +43,8 @@ the node send it if it does not hold it.`,
 	}
 	settings.TargetFlag(cmd, &request.Target)
 	settings.OutputFlag(cmd, &output, "text", "json", "yaml")
-	cmd.Flags().Var(settings.Choice(&list, "ipvs-virtual-servers", "ipvs-link-addresses"), "list",
-		"send this list in full: ipvs-virtual-servers, ipvs-link-addresses")
+	cmd.Flags().Var(settings.Choice(&list, "ipvs-virtual-servers", "ipvs-link-addresses", "nftables-services"), "list",
+		"send this list in full: ipvs-virtual-servers, ipvs-link-addresses, nftables-services")
 	return cmd
 }
 
@@ -54,6 +54,8 @@ func listName(word string) offrampv1.ListName {
 		return offrampv1.ListName_LIST_NAME_IPVS_VIRTUAL_SERVERS
 	case "ipvs-link-addresses":
 		return offrampv1.ListName_LIST_NAME_IPVS_LINK_ADDRESSES
+	case "nftables-services":
+		return offrampv1.ListName_LIST_NAME_NFTABLES_SERVICES
 	}
 	return offrampv1.ListName_LIST_NAME_UNSPECIFIED
 }

@@ -30,7 +30,7 @@ set by a variable: OFFRAMP_ and the flag's name in capitals; flags win.`,
 		RunE: program.Group,
 	}
 	conn.addFlags(root.PersistentFlags())
-	root.AddCommand(statusCommand(&conn), nodesCommand(&conn, now), nodeCommand(&conn), readyCommand(&conn), versionCommand())
+	root.AddCommand(statusCommand(&conn), nodesCommand(&conn, now), nodeCommand(&conn), detailCommand(&conn), readyCommand(&conn), versionCommand())
 	return root
 }
 

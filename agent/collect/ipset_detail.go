@@ -44,12 +44,16 @@ func membersOf(ctx context.Context, mods *modules, name string, out *detailItems
 
 // listMembers reads them once: errTorn when the set changed meanwhile. It goes by the name as reports have it.
 func listMembers(ctx context.Context, s *socket, name string) ([]string, error) {
+	wanted, err := unprintable(name)
+	if err != nil {
+		return nil, err
+	}
 	headers, err := dumpIPSetHeaders(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	for _, header := range headers {
-		if printable([]byte(header.name)) == name {
+		if string(wanted) == header.name {
 			return listMembersOf(ctx, s, header)
 		}
 	}
