@@ -85,6 +85,10 @@ func (in hostSurroundings) programsSeen(search *searcher) []string {
 		"docker":       {nameDocker, "docker0"},
 		"firewalld":    {process: nameFirewalld},
 		"nodelocaldns": {nameNodeCache, "nodelocaldns"},
+		"keepalived":   {process: nameKeepalived},
+		"kube-router":  {process: nameKubeRouter},
+		"kube-vip":     {process: nameKubeVIP},
+		"metallb":      {process: nameMetalLB},
 	} {
 		if in.runs(signs.process) || signs.link != "" && in.network.hasLink(signs.link) {
 			seen = append(seen, name)

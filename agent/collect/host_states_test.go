@@ -313,13 +313,18 @@ func TestState39IPv6Off(t *testing.T) {
 func TestState44ProgramsOfOthers(t *testing.T) {
 	network := &network{links: map[int]linkHeader{2: {name: "nodelocaldns", kind: "dummy"}, 3: {name: "docker0"}}}
 	host := hostOf(t, wholeHost(hostValues(), aProcess("60", "firewalld", "/usr/bin/python3", "/usr/sbin/firewalld"),
+		aProcess("61", "speaker", "/speaker"), aProcess("62", "kube-vip", "/kube-vip", "manager"),
+		aProcess("63", "keepalived", "/usr/sbin/keepalived"), aProcess("64", "kube-router", "/usr/local/bin/kube-router"),
+		aProcess("65", "speakers", "/speakers"),
 		map[string]string{"etc/ufw/ufw.conf": "# x\nENABLED=yes\nLOGLEVEL=low\n"}))
 	processes, err := readProcesses(host)
 	if err != nil {
 		t.Fatal(err)
 	}
 	in := hostSurroundings{host: host, mods: newModules(host), cache: &fileCache{}, processes: &processes, network: network}
-	if diff := cmp.Diff([]string{"docker", "firewalld", "nodelocaldns", "ufw"}, readHost(t.Context(), in).GetStable().GetHost().GetProgramsSeen()); diff != "" {
+	if diff := cmp.Diff([]string{
+		"docker", "firewalld", "keepalived", "kube-router", "kube-vip", "metallb", "nodelocaldns", "ufw",
+	}, readHost(t.Context(), in).GetStable().GetHost().GetProgramsSeen()); diff != "" {
 		t.Error(diff)
 	}
 	none := hostFactsOf(t, map[string]string{"etc/ufw/ufw.conf": "ENABLED=no\n"})

@@ -30,13 +30,19 @@ const (
 	nameFirewalld  = "firewalld"
 	nameDocker     = "dockerd"
 	nameNodeCache  = "node-cache"
+	nameKubeVIP    = "kube-vip"
+	nameKeepalived = "keepalived"
+	// nameMetalLB is what MetalLB runs on each node. Others may have a program of that name: whoever takes it for MetalLB then
+	// is too careful.
+	nameMetalLB = "speaker"
 )
 
 // matters reports whether more than the name of a process is looked at.
 func matters(name string) bool {
 	switch name {
 	case kubeProxyName, nameKubelet, "hyperkube", "kubelite", "k3s", "k3s-server", "k3s-agent", "rke2",
-		nameCilium, nameCalico, nameAntrea, nameKubeRouter, nameFirewalld, nameDocker, nameNodeCache:
+		nameCilium, nameCalico, nameAntrea, nameKubeRouter, nameFirewalld, nameDocker, nameNodeCache,
+		nameKubeVIP, nameKeepalived, nameMetalLB:
 		return true
 	default:
 		return false

@@ -4290,7 +4290,8 @@ type HostFacts struct {
 	ReservedPorts string `protobuf:"bytes,8,opt,name=reserved_ports,json=reservedPorts,proto3" json:"reserved_ports,omitempty"`
 	// Files that are applied at boot or by other programs and that name kube-proxy's objects: at most 20.
 	Files []*HostFile `protobuf:"bytes,9,rep,name=files,proto3" json:"files,omitempty"`
-	// Programs of other people that matter to the move and were seen: "firewalld", "ufw", "nodelocaldns", "docker".
+	// Programs of other people that matter to the move and were seen: "docker", "firewalld", "keepalived",
+	// "kube-router", "kube-vip", "metallb", "nodelocaldns", "ufw".
 	ProgramsSeen []string `protobuf:"bytes,10,rep,name=programs_seen,json=programsSeen,proto3" json:"programs_seen,omitempty"`
 	// What could not be looked at, one place each with the reason, at most 20.
 	Unreadable    []string `protobuf:"bytes,11,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
