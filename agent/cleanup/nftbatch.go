@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -26,6 +28,15 @@ func newNFTBatch(generation uint32) *nftBatch {
 	b := &nftBatch{generation: generation}
 	b.frame(unix.NFNL_MSG_BATCH_BEGIN, generation)
 	return b
+}
+
+// at is the same transaction under another condition. It is for one that has a condition.
+func (b *nftBatch) at(generation uint32) *nftBatch {
+	const where = unix.NLMSG_HDRLEN + nl.SizeofNfgenmsg + unix.NLA_HDRLEN // the first attribute of what begins the batch
+	other := *b
+	other.generation, other.data = generation, slices.Clone(b.data)
+	binary.BigEndian.PutUint32(other.data[where:], generation)
+	return &other
 }
 
 // nfnlBatchGenID is NFNL_BATCH_GENID (linux/netfilter/nfnetlink.h).

@@ -16,9 +16,15 @@ func (b *nftBatch) emptyChain(family uint8, table, chain string) {
 	b.add(unix.NFT_MSG_DELRULE, 0, family, nftText(unix.NFTA_RULE_TABLE, table), nftText(unix.NFTA_RULE_CHAIN, chain))
 }
 
-// deleteChain deletes an empty chain. The kernel refuses while something still jumps there (EBUSY).
+// deleteChain deletes a chain, and what rules it has. The kernel refuses while something still jumps there (EBUSY).
 func (b *nftBatch) deleteChain(family uint8, table, chain string) {
 	b.add(unix.NFT_MSG_DELCHAIN, 0, family, nftText(unix.NFTA_CHAIN_TABLE, table), nftText(unix.NFTA_CHAIN_NAME, chain))
+}
+
+// deleteEmptyChain deletes a chain in which nothing is left. The kernel refuses while anything is, or something still jumps
+// there (EBUSY): that is what NLM_F_NONREC stands for (nf_tables_delchain).
+func (b *nftBatch) deleteEmptyChain(family uint8, table, chain string) {
+	b.add(unix.NFT_MSG_DELCHAIN, unix.NLM_F_NONREC, family, nftText(unix.NFTA_CHAIN_TABLE, table), nftText(unix.NFTA_CHAIN_NAME, chain))
 }
 
 // deleteTable deletes a table with all that is in it.

@@ -45,21 +45,23 @@ func (e *nftEdit) do(ctx context.Context) ([]offrampv1.OperationOutcome, error) 
 
 // try looks at what is still there, and deletes that if nothing has changed since the look.
 func (e *nftEdit) try(ctx context.Context) ([]offrampv1.OperationOutcome, error) {
-	generation, err := nftGeneration()
+	seen, err := e.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tables := map[string]nftTable{}
-	for _, operation := range e.operations {
-		name := tableOf(operation)
-		if _, seen := tables[name]; !seen && operation.GetDeleteTable() == nil {
-			if tables[name], err = lookNFTTable(e.family, name); err != nil {
-				return nil, err
-			}
+	if seen.generation != 0 {
+		outcomes, err := e.delete(ctx, seen, seen.generation)
+		if !errors.Is(err, errChanged) {
+			return outcomes, err
 		}
 	}
+	return e.pinned(ctx, seen)
+}
+
+// delete does the transaction if the ruleset is of this generation.
+func (e *nftEdit) delete(ctx context.Context, seen *nftSeen, generation uint32) ([]offrampv1.OperationOutcome, error) {
 	batch := newNFTBatch(generation)
-	outcomes, owner, err := e.write(batch, tables)
+	outcomes, owner, err := e.write(batch, seen)
 	if err != nil {
 		return nil, err
 	}
@@ -77,12 +79,12 @@ func (e *nftEdit) explain(err error, owner []int) error {
 
 // write puts the deletions into a batch: jumps first, then the rules of all chains, then the chains, so that chains that
 // jump to each other go together. owner says for each message which operation it is for.
-func (e *nftEdit) write(batch *nftBatch, tables map[string]nftTable) (outcomes []offrampv1.OperationOutcome, owner []int, err error) {
+func (e *nftEdit) write(batch *nftBatch, seen *nftSeen) (outcomes []offrampv1.OperationOutcome, owner []int, err error) {
 	outcomes = make([]offrampv1.OperationOutcome, len(e.operations))
-	for _, step := range []func(*nftBatch, nftTable, *offrampv1.Operation) (bool, error){e.writeRule, e.writeEmpty, e.writeChain, e.writeTable} {
+	for _, step := range []func(*nftBatch, *nftSeen, *offrampv1.Operation) (bool, error){e.writeRule, e.writeEmpty, e.writeChain, e.writeTable} {
 		for i, operation := range e.operations {
 			before := batch.messages
-			found, err := step(batch, tables[tableOf(operation)], operation)
+			found, err := step(batch, seen, operation)
 			if err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", describe(operation), err)
 			}
@@ -100,13 +102,13 @@ func (e *nftEdit) write(batch *nftBatch, tables map[string]nftTable) (outcomes [
 	return outcomes, owner, nil
 }
 
-func (e *nftEdit) writeRule(batch *nftBatch, table nftTable, operation *offrampv1.Operation) (bool, error) {
+func (e *nftEdit) writeRule(batch *nftBatch, seen *nftSeen, operation *offrampv1.Operation) (bool, error) {
 	rule := operation.GetDeleteRule()
 	if rule == nil {
 		return false, nil
 	}
 	planned, err := plannedRule(e.inventory, rule)
-	if err != nil || !slices.Contains(table[rule.GetChain()], planned.Handle) {
+	if err != nil || !slices.Contains(seen.tables[rule.GetTable()][rule.GetChain()], planned.Handle) {
 		return false, err
 	}
 	batch.deleteRule(e.family, rule.GetTable(), rule.GetChain(), planned.Handle)
@@ -130,44 +132,51 @@ func plannedRule(node *inventory.Node, rule *offrampv1.DeleteRule) (*inventory.R
 
 // writeEmpty deletes the rules of a chain that goes. They have to be the ones that were there when the plan was made: a rule
 // that somebody has added since would go with them.
-func (e *nftEdit) writeEmpty(batch *nftBatch, table nftTable, operation *offrampv1.Operation) (bool, error) {
+func (e *nftEdit) writeEmpty(batch *nftBatch, seen *nftSeen, operation *offrampv1.Operation) (bool, error) {
 	change := operation.GetDeleteChain()
-	if change == nil || len(table[change.GetChain()]) == 0 {
+	handles := seen.tables[change.GetTable()][change.GetChain()]
+	if change == nil || len(handles) == 0 {
 		return false, nil
 	}
 	planned := findChain(e.inventory, change.GetSection(), change.GetTable(), change.GetChain())
 	if planned == nil || planned.Base {
 		return false, errNotInInventory
 	}
-	for _, handle := range table[change.GetChain()] {
+	for _, handle := range handles {
 		if !slices.ContainsFunc(planned.Rules, func(rule inventory.Rule) bool { return rule.Handle == handle }) {
 			return false, errChangedChain
 		}
 	}
-	batch.emptyChain(e.family, change.GetTable(), change.GetChain())
+	if !seen.singly {
+		batch.emptyChain(e.family, change.GetTable(), change.GetChain())
+		return true, nil
+	}
+	for _, handle := range handles {
+		batch.deleteRule(e.family, change.GetTable(), change.GetChain(), handle)
+	}
 	return true, nil
 }
 
-func (e *nftEdit) writeChain(batch *nftBatch, table nftTable, operation *offrampv1.Operation) (bool, error) {
+func (e *nftEdit) writeChain(batch *nftBatch, seen *nftSeen, operation *offrampv1.Operation) (bool, error) {
 	change := operation.GetDeleteChain()
 	if change == nil {
 		return false, nil
 	}
-	if _, found := table[change.GetChain()]; !found {
+	if _, found := seen.tables[change.GetTable()][change.GetChain()]; !found {
 		return false, nil
+	}
+	if seen.singly {
+		batch.deleteEmptyChain(e.family, change.GetTable(), change.GetChain())
+		return true, nil
 	}
 	batch.deleteChain(e.family, change.GetTable(), change.GetChain())
 	return true, nil
 }
 
-func (e *nftEdit) writeTable(batch *nftBatch, _ nftTable, operation *offrampv1.Operation) (bool, error) {
+func (e *nftEdit) writeTable(batch *nftBatch, seen *nftSeen, operation *offrampv1.Operation) (bool, error) {
 	change := operation.GetDeleteTable()
-	if change == nil {
+	if change == nil || seen.handles[change.GetName()] == 0 {
 		return false, nil
-	}
-	exists, err := hasNFTTable(e.family, change.GetName())
-	if err != nil || !exists {
-		return false, err
 	}
 	batch.deleteTable(e.family, change.GetName())
 	return true, nil
