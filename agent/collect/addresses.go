@@ -31,9 +31,9 @@ func addressesSection(n *network) *offrampv1.Section {
 		}
 		own = append(own, &offrampv1.NodeAddress{
 			Interface:    printable([]byte(link.name)),
-			Address:      address.prefix.Addr().String(),
-			PrefixLength: uint32(address.prefix.Bits()), //nolint:gosec // a prefix has 0 to 128 bits
-			Primary:      slices.Contains(primary, address.prefix.Addr()),
+			Address:      address.ip().String(),
+			PrefixLength: uint32(address.prefix().Bits()), //nolint:gosec // a prefix has 0 to 128 bits
+			Primary:      slices.Contains(primary, address.ip()),
 		})
 	}
 	slices.SortFunc(own, compareAddresses)
@@ -73,7 +73,7 @@ func (n *network) local() *localAddresses {
 		if n.links[address.link].isIPVSLink() {
 			on = local.ipvs
 		}
-		on[address.prefix.Addr()] = struct{}{}
+		on[address.ip()] = struct{}{}
 	}
 	return local
 }

@@ -6,19 +6,44 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
-// linkAddress is one address of one link.
+// linkAddress is one address of one link. It holds no pointer, as a netip.Prefix would: ten thousand of those are work for
+// the garbage collector.
 type linkAddress struct {
-	link   int // index
-	prefix netip.Prefix
+	link int // index
 	// lasting: of more than link scope, and neither secondary (in IPv6: temporary) nor deprecated.
 	lasting bool
+	// size is 4 or 16, how much of address counts; bits is the prefix length.
+	size, bits uint8
+	address    [16]byte
 }
+
+// on is an address of a link. False where bytes and bits are no prefix.
+func on(link int, address []byte, bits uint8) (linkAddress, bool) {
+	if len(address) != net.IPv4len && len(address) != net.IPv6len || int(bits) > 8*len(address) {
+		return linkAddress{}, false
+	}
+	one := linkAddress{link: link, size: uint8(len(address)), bits: bits} //nolint:gosec // 4 or 16
+	copy(one.address[:], address)
+	return one, true
+}
+
+// ip is the address alone.
+func (a linkAddress) ip() netip.Addr {
+	if a.size == net.IPv4len {
+		return netip.AddrFrom4([4]byte(a.address[:4]))
+	}
+	return netip.AddrFrom16(a.address)
+}
+
+// prefix is the address with its prefix length.
+func (a linkAddress) prefix() netip.Prefix { return netip.PrefixFrom(a.ip(), int(a.bits)) }
 
 // linkHeader is what is read of a link.
 type linkHeader struct {
@@ -70,10 +95,15 @@ func dumpNetwork(ctx context.Context, s *socket) (*network, error) {
 }
 
 func joinNetwork(links map[int]linkHeader, addresses []linkAddress) (*network, error) {
+	checked := 0 // they come link by link, and no link is 0
 	for _, address := range addresses {
+		if address.link == checked {
+			continue
+		}
 		if _, known := links[address.link]; !known {
 			return nil, errTorn
 		}
+		checked = address.link
 	}
 	return &network{links: links, addresses: addresses}, nil
 }
@@ -116,6 +146,9 @@ func dumpAddresses(ctx context.Context, s *socket) ([]linkAddress, error) {
 	err := s.dump(ctx, request, func(message []byte) error {
 		address, ok, err := parseAddress(message)
 		if ok {
+			if len(addresses) == cap(addresses) { // in few steps: append's own would leave five times the memory behind
+				addresses = slices.Grow(addresses, max(3*len(addresses), 64))
+			}
 			addresses = append(addresses, address)
 		}
 		return err
@@ -133,24 +166,22 @@ func parseAddress(message []byte) (address linkAddress, ok bool, err error) {
 	if header.Family != unix.AF_INET && header.Family != unix.AF_INET6 {
 		return address, false, nil
 	}
-	var local, peer netip.Addr
-	err = eachAttribute(message[unix.SizeofIfAddrmsg:], func(kind uint16, value []byte) error {
-		switch kind {
+	var local, peer []byte
+	parts := attributes{rest: message[unix.SizeofIfAddrmsg:]}
+	for parts.next() {
+		switch parts.kind {
 		case unix.IFA_LOCAL:
-			local, _ = netip.AddrFromSlice(value)
+			local = parts.value
 		case unix.IFA_ADDRESS:
-			peer, _ = netip.AddrFromSlice(value)
+			peer = parts.value
 		}
-		return nil
-	})
-	if !local.IsValid() {
+	}
+	if local == nil {
 		local = peer
 	}
-	address = linkAddress{
-		link: int(header.Index), prefix: netip.PrefixFrom(local, int(header.Prefixlen)),
-		lasting: header.Scope < unix.RT_SCOPE_LINK && header.Flags&(unix.IFA_F_SECONDARY|unix.IFA_F_DEPRECATED) == 0,
-	}
-	if err == nil && !address.prefix.IsValid() {
+	address, valid := on(int(header.Index), local, header.Prefixlen)
+	address.lasting = header.Scope < unix.RT_SCOPE_LINK && header.Flags&(unix.IFA_F_SECONDARY|unix.IFA_F_DEPRECATED) == 0
+	if err = parts.err; err == nil && !valid {
 		err = fmt.Errorf("an address that is none: %w", errMalformed)
 	}
 	return address, err == nil, err

@@ -63,18 +63,18 @@ func (n *network) sourceOn(link int, family uint8, gateway netip.Addr) netip.Add
 		if address.link != link || address.family() != family || !address.lasting {
 			continue
 		}
-		if gateway.IsValid() && address.prefix.Contains(gateway) {
-			return address.prefix.Addr()
+		if gateway.IsValid() && address.prefix().Contains(gateway) {
+			return address.ip()
 		}
 		if !first.IsValid() {
-			first = address.prefix.Addr()
+			first = address.ip()
 		}
 	}
 	return first
 }
 
 func (a linkAddress) family() uint8 {
-	if a.prefix.Addr().Is4() {
+	if a.ip().Is4() {
 		return unix.AF_INET
 	}
 	return unix.AF_INET6

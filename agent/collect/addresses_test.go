@@ -8,15 +8,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+func bound(t *testing.T, link int, prefix string) linkAddress {
+	t.Helper()
+	parsed := netip.MustParsePrefix(prefix)
+	address, ok := on(link, parsed.Addr().AsSlice(), uint8(parsed.Bits())) //nolint:gosec // 0 to 128
+	if !ok || address.prefix() != parsed {
+		t.Fatalf("%s became %s", prefix, address.prefix())
+	}
+	return address
+}
+
 func TestJoinNetworkSeesALinkThatWentAway(t *testing.T) {
 	links := map[int]linkHeader{2: {name: "eth0"}}
-	on := func(link int) []linkAddress {
-		return []linkAddress{{link: link, prefix: netip.MustParsePrefix("10.0.0.1/24")}}
-	}
-	if network, err := joinNetwork(links, on(2)); err != nil || len(network.addresses) != 1 {
+	onLink := func(link int) []linkAddress { return []linkAddress{bound(t, link, "10.0.0.1/24")} }
+	if network, err := joinNetwork(links, onLink(2)); err != nil || len(network.addresses) != 1 {
 		t.Errorf("%v, %v", network, err)
 	}
-	if _, err := joinNetwork(links, on(3)); !errors.Is(err, errTorn) {
+	if _, err := joinNetwork(links, onLink(3)); !errors.Is(err, errTorn) {
 		t.Errorf("error %v, want %v", err, errTorn)
 	}
 }
@@ -24,8 +32,7 @@ func TestJoinNetworkSeesALinkThatWentAway(t *testing.T) {
 // One address may be bound twice, with two prefix lengths: counted as the two that ip lists, and listed as one address.
 func TestAnAddressBoundTwice(t *testing.T) {
 	network, err := joinNetwork(map[int]linkHeader{2: {name: "kube-ipvs0", kind: "dummy"}}, []linkAddress{
-		{link: 2, prefix: netip.MustParsePrefix("10.96.0.9/32")}, {link: 2, prefix: netip.MustParsePrefix("10.96.0.1/32")},
-		{link: 2, prefix: netip.MustParsePrefix("10.96.0.1/24")},
+		bound(t, 2, "10.96.0.9/32"), bound(t, 2, "10.96.0.1/32"), bound(t, 2, "10.96.0.1/24"),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -47,12 +47,12 @@ func (e *exact) addAddresses(n *network) {
 	for _, address := range n.addresses {
 		link := n.links[address.link]
 		if link.isIPVSLink() {
-			e.node.Link.Addresses = append(e.node.Link.Addresses, address.prefix)
+			e.node.Link.Addresses = append(e.node.Link.Addresses, address.prefix())
 			continue
 		}
 		e.node.Addresses = append(e.node.Addresses, inventory.Address{
-			Link: link.name, Prefix: address.prefix, Loopback: link.loopback, Up: link.up,
-			Primary: slices.Contains(primary, address.prefix.Addr()),
+			Link: link.name, Prefix: address.prefix(), Loopback: link.loopback, Up: link.up,
+			Primary: slices.Contains(primary, address.ip()),
 		})
 	}
 }

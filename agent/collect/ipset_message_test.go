@@ -192,7 +192,7 @@ func FuzzParseIPSetMessage(f *testing.F) {
 func FuzzParseAddress(f *testing.F) {
 	f.Add(joined([]byte{2, 24, 0, 0}, binary.NativeEndian.AppendUint32(nil, 2), attribute(1, []byte{10, 0, 0, 1})))
 	f.Fuzz(func(t *testing.T, message []byte) {
-		if address, ok, err := parseAddress(message); ok && (err != nil || !address.prefix.IsValid()) {
+		if address, ok, err := parseAddress(message); ok && (err != nil || !address.prefix().IsValid()) {
 			t.Errorf("%v, %v", address, err)
 		}
 	})
@@ -217,8 +217,8 @@ func TestParseAddress(t *testing.T) {
 		if (err != nil) != test.fails || ok != (test.want != "") {
 			t.Errorf("%s: %v, %v", name, ok, err)
 		}
-		if ok && (address.prefix.String() != test.want || address.link != 7) {
-			t.Errorf("%s: %v on %d", name, address.prefix, address.link)
+		if ok && (address.prefix().String() != test.want || address.link != 7) {
+			t.Errorf("%s: %v on %d", name, address.prefix(), address.link)
 		}
 	}
 }

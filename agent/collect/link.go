@@ -1,7 +1,10 @@
 package collect
 
 import (
+	"iter"
+	"net/netip"
 	"slices"
+	"strings"
 
 	"offramp.dev/offramp/internal/facts"
 	"offramp.dev/offramp/internal/kubeproxy"
@@ -21,17 +24,15 @@ func ipvsLinkSection(n *network) *offrampv1.Section {
 		Up:       link.up,
 		Owner:    string(kubeproxy.LinkOwner(kubeproxy.Link{Name: link.name, Type: link.kind})),
 	}
-	for _, address := range n.addresses {
-		switch {
-		case !n.links[address.link].isIPVSLink():
-		case address.prefix.Addr().Is4():
+	for address := range n.onIPVSLink() {
+		if address.Is4() {
 			content.Ipv4Addresses++
-		default:
+		} else {
 			content.Ipv6Addresses++
 		}
 	}
 	items := n.ipvsLinkAddresses()
-	content.Samples = items[:min(len(items), maxSamples)]
+	content.Samples = cloned(items[:min(len(items), maxSamples)])
 	content.List = facts.ListDigest(offrampv1.ListName_LIST_NAME_IPVS_LINK_ADDRESSES, items)
 	// The link itself is something: without addresses it is still present.
 	return read(kindIPVSLink, false, &offrampv1.SectionStable{
@@ -48,15 +49,40 @@ func (n *network) ipvsLink() (linkHeader, bool) {
 	return linkHeader{}, false
 }
 
-// ipvsLinkAddresses is LIST_NAME_IPVS_LINK_ADDRESSES, sorted. An address that is bound twice, with two prefix lengths,
-// is in it once.
-func (n *network) ipvsLinkAddresses() []string {
-	var items []string
-	for _, address := range n.addresses {
-		if n.links[address.link].isIPVSLink() {
-			items = append(items, address.prefix.Addr().String())
+// onIPVSLink goes through the addresses of every link of that name: a name is one link's, but a reading may be torn.
+func (n *network) onIPVSLink() iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		last, isOn := 0, false // addresses come link by link, and no link is 0
+		for _, address := range n.addresses {
+			if address.link != last {
+				last, isOn = address.link, n.links[address.link].isIPVSLink()
+			}
+			if isOn && !yield(address.ip()) {
+				return
+			}
 		}
 	}
+}
+
+// ipvsLinkAddresses is LIST_NAME_IPVS_LINK_ADDRESSES, sorted. An address that is bound twice, with two prefix lengths,
+// is in it once. All items share one piece of memory: what is kept is to be cloned.
+func (n *network) ipvsLinkAddresses() []string {
+	text := make([]byte, 0, len("255.255.255.255\n")*len(n.addresses))
+	for address := range n.onIPVSLink() {
+		text = append(address.AppendTo(text), '\n')
+	}
+	if len(text) == 0 {
+		return nil
+	}
+	items := strings.Split(string(text[:len(text)-1]), "\n")
 	slices.Sort(items)
 	return slices.Compact(items)
+}
+
+func cloned(items []string) []string {
+	own := make([]string, 0, len(items))
+	for _, item := range items {
+		own = append(own, strings.Clone(item))
+	}
+	return own
 }
