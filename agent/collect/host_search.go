@@ -1,11 +1,12 @@
 package collect
 
 import (
-	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"os"
 	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -71,25 +72,48 @@ func (s *searcher) isFile(name string) bool {
 
 func (s *searcher) note(place string) { s.unreadable = append(s.unreadable, clean(place)) }
 
-// searchLines reads lines of any length; one that is longer than the buffer is cut into several.
+// searchBlock is how much of a file is searched at once, in bytes.
+const searchBlock = 1 << 16
+
+// searchLines reads lines of any length; one that is longer than a block is cut into several. What visit returns may be a
+// part of the line.
 func searchLines(file io.Reader, visit func(line string) []string) ([]string, error) {
-	limited := &io.LimitedReader{R: file, N: maxSearched + 1}
-	reader := bufio.NewReaderSize(limited, 1<<16)
 	var result []string
-	for {
-		line, err := reader.ReadSlice('\n')
-		if len(line) > 0 && len(result) < maxListed {
-			result = append(result, visit(string(line))...)
-		}
+	block, held := make([]byte, searchBlock), 0
+	for read := 0; ; {
+		count, err := io.ReadFull(file, block[held:])
+		read += count
+		ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		switch {
-		case limited.N <= 0:
+		case read > maxSearched:
 			return nil, errTooBig
-		case errors.Is(err, io.EOF):
-			return result, nil
-		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+		case err != nil && !ended:
 			return nil, err
 		}
+		held += count
+		whole := bytes.LastIndexByte(block[:held], '\n') + 1
+		if whole == 0 || ended {
+			whole = held
+		}
+		result = searchText(result, string(block[:whole]), visit)
+		if ended {
+			return result, nil
+		}
+		held = copy(block, block[whole:held])
 	}
+}
+
+// searchText visits the lines of a block, which is one string for all of them: what is found is cloned out of it.
+func searchText(result []string, text string, visit func(line string) []string) []string {
+	for line := range strings.Lines(text) {
+		if len(result) >= maxListed {
+			break
+		}
+		for _, found := range visit(line) {
+			result = append(result, strings.Clone(found))
+		}
+	}
+	return result
 }
 
 func stampOf(file *os.File) (stamp, error) {

@@ -141,3 +141,19 @@ func BenchmarkParseSockets(b *testing.B) {
 		}
 	}
 }
+
+// A list is left out only where the kernel says that no socket is in it.
+func TestListsOfNoSocketsAreNotRead(t *testing.T) {
+	host := hostOf(t, map[string]string{
+		"proc/net/sockstat":  "sockets: used 17\nTCP: inuse 0 orphan 0 tw 1 alloc 2 mem 47\nUDP: inuse 2 mem 0\n",
+		"proc/net/sockstat6": "TCP6: inuse 10\nUDP6: inuse 0\n",
+	})
+	for file, want := range map[string]bool{"tcp": true, "udp": false, "tcp6": false, "udp6": true} {
+		if got := hasNoSockets(host, file); got != want {
+			t.Errorf("%s: no sockets %v, want %v", file, got, want)
+		}
+	}
+	if hasNoSockets(Host{Proc: t.TempDir()}, "tcp") {
+		t.Error("no sockets where nothing counts them")
+	}
+}
