@@ -50,32 +50,42 @@ func TestKilledAnywhereTheRestIsFinished(t *testing.T) {
 		return
 	}
 	needNetfilter(t)
-	for lines := range 14 {
-		t.Run(fmt.Sprintf("after %d lines", lines), func(t *testing.T) {
-			before, inside := enterDirty(t)
-			if !inside {
-				return
-			}
-			n := newNode(t)
-			killed := n.killAfter(lines)
-			runs, err := cleanup.ReadJournal(n.config.StateDir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, run := range runs {
-				t.Logf("killed: %v; %s", killed, run.Summary())
-				n.checkIntent(run)
-			}
-			result := n.apply()
-			mustClean(t, result)
-			if diff := cmp.Diff(before, look(t)); diff != "" {
-				t.Errorf("before kube-proxy (-), after both runs (+):\n%s", diff)
-			}
-			runs, err = cleanup.ReadJournal(n.config.StateDir)
-			if err != nil || slices.ContainsFunc(runs, (*cleanup.Run).Interrupted) {
-				t.Errorf("a run is open after the next one (%v)", err)
-			}
-		})
+	for lines := range wholeRun + 1 {
+		t.Run(fmt.Sprintf("after %d lines", lines), func(t *testing.T) { killedAfter(t, lines) })
+	}
+}
+
+// wholeRun is how many lines the journal of the clean-up has that is killed: begin, backup, an intent and an outcome for
+// each part, the end.
+const wholeRun = 14
+
+// killedAfter kills a clean-up after so many lines and lets another one finish.
+func killedAfter(t *testing.T, lines int) {
+	t.Helper()
+	before, inside := enterDirty(t)
+	if !inside {
+		return
+	}
+	n := newNode(t)
+	killed := n.killAfter(lines)
+	if got := journalLines(n.config.StateDir); lines == wholeRun && got != wholeRun {
+		t.Errorf("a whole run has %d lines, so that it is not killed after each", got)
+	}
+	runs, err := cleanup.ReadJournal(n.config.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range runs {
+		t.Logf("killed: %v; %s", killed, run.Summary())
+		n.checkIntent(run)
+	}
+	mustClean(t, n.apply())
+	if diff := cmp.Diff(before, look(t)); diff != "" {
+		t.Errorf("before kube-proxy (-), after both runs (+):\n%s", diff)
+	}
+	runs, err = cleanup.ReadJournal(n.config.StateDir)
+	if err != nil || slices.ContainsFunc(runs, (*cleanup.Run).Interrupted) {
+		t.Errorf("a run is open after the next one (%v)", err)
 	}
 }
 
@@ -155,7 +165,7 @@ func journalLines(dir string) int {
 // crashingApply is what the process does that is killed.
 func crashingApply(t *testing.T, dir string) {
 	t.Helper()
-	n := &node{t: t, options: cleanup.Options{Target: offrampv1.Target_TARGET_NONE}, config: cleanup.ExecutorConfig{StateDir: dir, AllowVolatile: true}}
+	n := &node{t: t, root: emptyHost(t), options: cleanup.Options{Target: offrampv1.Target_TARGET_NONE}, config: cleanup.ExecutorConfig{StateDir: dir, AllowVolatile: true}}
 	n.apply()
 }
 

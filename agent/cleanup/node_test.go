@@ -3,6 +3,7 @@ package cleanup_test
 import (
 	"cmp"
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -24,7 +25,7 @@ type node struct {
 	proxy string
 	// unasserted: nobody asserts that none runs.
 	unasserted bool
-	// root is the host's root file system; "" is this one's.
+	// root is the host's root file system. It names nothing of kube-proxy's unless a test says so.
 	root string
 }
 
@@ -34,12 +35,27 @@ func newNode(t *testing.T) *node {
 	dir := t.TempDir()
 	return &node{
 		t:       t,
+		root:    emptyHost(t),
 		options: cleanup.Options{Target: offrampv1.Target_TARGET_NONE},
 		config: cleanup.ExecutorConfig{
 			StateDir: filepath.Join(dir, "offramp"), XtablesLock: xtablesLock(t), LockWait: 2 * time.Second,
 			AllowVolatile: cleanup.CheckStorage(dir, 0) != nil, // a guest of the lab lives in memory
 		},
 	}
+}
+
+// emptyHost is the root file system of a host that has nothing but its name: what is missing below it is missing. That of
+// the machine which the test runs on may be a container's, of which nothing can be told.
+func emptyHost(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "etc"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "etc", "os-release"), []byte("ID=test\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return root
 }
 
 // xtablesLock gives the namespace a lock of its own: the host's must not be held by a test.

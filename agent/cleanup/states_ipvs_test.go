@@ -441,7 +441,6 @@ func TestState50WayToTheAPIServer(t *testing.T) {
 	kubeProxy(t, "ipvs")
 	addIPVS(t, "ipvs")
 	n := newNode(t)
-	n.root = t.TempDir()
 	service := serviceOf(t, "default/web:http")
 	path := filepath.Join(n.root, "etc", "kubernetes", "kubelet.conf")
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
