@@ -31,6 +31,7 @@ type runSettings struct {
 	silentAfter         int
 	forgetAfter         time.Duration
 	drain               time.Duration
+	auditLog            string
 	logFormat, logLevel string
 }
 
@@ -52,7 +53,9 @@ At SIGTERM or SIGINT it says NOT_SERVING in its health, ends the agents' streams
 		Example: `  offramp-aggregator run --tls-cert-file server.crt --tls-key-file server.key --client-ca-file nodes-ca.crt
   offramp-aggregator run --listen 127.0.0.1:8443 --insecure-plaintext --auth none --log-format json`,
 		Args: program.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), cmd.ErrOrStderr()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
 	}
 	s.addFlags(cmd)
 	return cmd
@@ -71,6 +74,7 @@ func (s *runSettings) addFlags(cmd *cobra.Command) {
 	flags.IntVar(&s.silentAfter, "silent-after", 3, "after how many missed heartbeats a node is silent, never counted ready")
 	flags.DurationVar(&s.forgetAfter, "forget-after", 24*time.Hour, "for how long a node may be silent before it is forgotten")
 	flags.DurationVar(&s.drain, "drain-timeout", 5*time.Second, "how long open calls may take to end at a stop")
+	flags.StringVar(&s.auditLog, "audit-log", "", "file to append a line of JSON to for every order and refused call; - for standard output (default: the log)")
 	flags.Var(settings.Choice(&s.logFormat, "text", "json"), "log-format", "format of the log on standard error: text, json")
 	flags.Var(settings.Choice(&s.logLevel, "info", "debug", "warn", "error"), "log-level", "least level to log: debug, info, warn, error")
 }
@@ -98,7 +102,7 @@ func (s *runSettings) check() error {
 }
 
 // run wires the parts and waits for the end of ctx.
-func (s *runSettings) run(ctx context.Context, stderr io.Writer) error {
+func (s *runSettings) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := s.check(); err != nil {
 		return err
 	}
@@ -107,6 +111,11 @@ func (s *runSettings) run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	audited, closeAudit, err := openAudit(s.auditLog, stdout, log)
+	if err != nil {
+		return err
+	}
+	defer closeAudit()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.listen)
 	if err != nil {
 		return fmt.Errorf("listen for agents and people: %w", err)
@@ -118,7 +127,7 @@ func (s *runSettings) run(ctx context.Context, stderr io.Writer) error {
 		Assess: readiness.Assess, Log: log,
 		HeartbeatInterval: s.heartbeat, SilentAfter: s.silentAfter, ForgetAfter: s.forgetAfter,
 	})
-	server := serve.New(serve.Config{Store: store, TLS: identified.tls, Guard: identified.guard, Version: version.Get().Version, Log: log, DrainTimeout: s.drain})
+	server := serve.New(serve.Config{Store: store, TLS: identified.tls, Guard: identified.guard, Audit: audited, Version: version.Get().Version, Log: log, DrainTimeout: s.drain})
 	log.Info("listening", "address", listener.Addr().String(), "tls", !s.plaintext, "version", version.Get().Version)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(ctx, listener) })

@@ -37,6 +37,20 @@ type Record struct {
 	Seconds float64 `json:"seconds"`
 }
 
+// LogValue has records in the program's own log look like the others there.
+func (r Record) LogValue() slog.Value {
+	attributes := []slog.Attr{slog.String("event", r.Event)}
+	for _, field := range [][2]string{
+		{"caller", r.Caller}, {"claimed", r.Claimed}, {"token_id", r.TokenID}, {"method", r.Method}, {"node", r.Node}, {"order", r.Order},
+		{"plan_digest", r.PlanDigest}, {"target", r.Target}, {"backup", r.Backup}, {"outcome", r.Outcome}, {"message", r.Message},
+	} {
+		if field[1] != "" {
+			attributes = append(attributes, slog.String(field[0], field[1]))
+		}
+	}
+	return slog.GroupValue(append(attributes, slog.Float64("seconds", r.Seconds))...)
+}
+
 // Log writes records. Its methods may be called from any goroutine.
 type Log struct {
 	mu   sync.Mutex

@@ -23,6 +23,8 @@ type refusals struct {
 	limiter  *rate.Limiter
 	unlogged atomic.Int64
 	total    atomic.Int64
+	// told, where it is not nil, is told of every refusal that is logged.
+	told func(caller Caller, method, node string, err error)
 }
 
 func newRefusals(log *slog.Logger) *refusals {
@@ -56,6 +58,9 @@ func (r *refusals) refused(ctx context.Context, c *call, err error) error {
 		attributes = append(attributes, "refusals_not_logged", left)
 	}
 	r.log.Log(ctx, levelOf(told.Code()), "refused", attributes...)
+	if r.told != nil {
+		r.told(c.caller, c.method, c.node, err)
+	}
 	return err
 }
 
@@ -65,6 +70,11 @@ func levelOf(code codes.Code) slog.Level {
 		return slog.LevelError
 	}
 	return slog.LevelWarn
+}
+
+// Tell has every refusal that is logged told to somebody else too. Call it before the guard is used.
+func (g *Guard) Tell(told func(caller Caller, method, node string, err error)) {
+	g.refusals.told = told
 }
 
 // Refusals is how many calls were refused since the start.

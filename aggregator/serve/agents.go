@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -13,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"offramp.dev/offramp/aggregator/fleet"
+	"offramp.dev/offramp/aggregator/orders"
 	"offramp.dev/offramp/internal/facts"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
@@ -25,6 +25,7 @@ type agents struct {
 	version  string
 	timeouts timeouts
 	streams  *streams
+	desk     *orders.Desk
 	log      *slog.Logger
 }
 
@@ -48,6 +49,10 @@ func (a *agents) converse(l *link) error {
 	if err := a.begin(l, session, known); err != nil {
 		return err
 	}
+	if l.orders, err = a.desk.Join(l.node, l); err != nil {
+		return err
+	}
+	defer l.orders.Close()
 	for {
 		message, err := l.receive()
 		if err != nil {
@@ -121,7 +126,7 @@ func (a *agents) handle(l *link, session *fleet.Session, message *offrampv1.Conn
 	case *offrampv1.ConnectRequest_DetailPart:
 		return l.details.take(l.stream.Context(), body.DetailPart)
 	case *offrampv1.ConnectRequest_OrderUpdate:
-		return a.orderUpdate(l, body.OrderUpdate)
+		return l.orders.Update(body.OrderUpdate)
 	case *offrampv1.ConnectRequest_Hello:
 		return outOfOrder("a second Hello")
 	default:
@@ -136,15 +141,6 @@ func (a *agents) heartbeat(session *fleet.Session, heartbeat *offrampv1.Heartbea
 		}
 	}
 	return session.Heartbeat(heartbeat)
-}
-
-// orderUpdate notes an answer. This aggregator gives no orders; an answer to another's may still come with a reconnect.
-func (a *agents) orderUpdate(l *link, update *offrampv1.OrderUpdate) error {
-	if update.GetId() == "" || len(update.GetId()) > maxOrderID || len(update.GetResult().GetData()) > maxPart {
-		return errors.New("an update of an order without an id, or longer than may be")
-	}
-	a.log.Info("order update", "node", l.node, "order", update.GetId())
-	return nil
 }
 
 // logEnd tells of streams that ended for a reason; agents that come and go are no news.

@@ -1,14 +1,17 @@
 package serve
 
 import (
+	"context"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
 	"offramp.dev/offramp/aggregator/fleet"
+	"offramp.dev/offramp/aggregator/orders"
 	"offramp.dev/offramp/internal/facts"
 	v1 "offramp.dev/offramp/proto/offramp/v1"
 )
@@ -52,13 +55,30 @@ func FuzzAgentMessage(f *testing.F) {
 	})
 }
 
+// stillness is a stream that only has a context.
+type stillness struct {
+	grpc.BidiStreamingServer[v1.ConnectRequest, v1.ConnectResponse]
+	ctx context.Context //nolint:containedctx // gRPC's streams have theirs too
+}
+
+func (s stillness) Context() context.Context { return s.ctx }
+
+// nowhere is a stream that takes everything.
+type nowhere struct{}
+
+func (nowhere) Send(*v1.ConnectResponse) error { return nil }
+
 func handleBytes(t *testing.T, a *agents, session *fleet.Session, encoded []byte) {
 	t.Helper()
 	message := &v1.ConnectRequest{}
 	if err := newAgentCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(encoded)}, message); err != nil {
 		t.Fatalf("the codec fails: %v", err)
 	}
-	err := a.handle(&link{node: "a"}, session, message)
+	heard, err := orders.New(orders.Config{Log: quiet()}).Join("a", nowhere{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = a.handle(&link{node: "a", orders: heard, stream: stillness{ctx: t.Context()}}, session, message)
 	switch code := codeOf(ending(err)); code {
 	case codes.OK, codes.InvalidArgument, codes.FailedPrecondition, codes.ResourceExhausted:
 	default:

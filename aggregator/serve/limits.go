@@ -24,8 +24,6 @@ const (
 	// maxVersion and maxInstance bound the words of a Hello, in bytes.
 	maxVersion  = 128
 	maxInstance = 64
-	// maxOrderID bounds the id of an order, in bytes.
-	maxOrderID = 128
 
 	// maxPart bounds the items of one DetailPart (agent.proto); maxPending the lists that are asked of one agent at once.
 	maxPart    = 512 << 10

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"offramp.dev/offramp/aggregator/orders"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -19,6 +20,8 @@ type link struct {
 	sending sync.Mutex
 
 	details details
+	// orders is what this stream says and hears of orders. It belongs to the goroutine of the stream.
+	orders *orders.Session
 }
 
 func newLink(stream grpc.BidiStreamingServer[offrampv1.ConnectRequest, offrampv1.ConnectResponse]) *link {
@@ -40,6 +43,12 @@ func (l *link) receive() (*offrampv1.ConnectRequest, error) {
 	}
 	return message, err
 }
+
+// orderLimit is how long an agent may take to take an order.
+const orderLimit = 10 * time.Second
+
+// Send sends one message about an order.
+func (l *link) Send(message *offrampv1.ConnectResponse) error { return l.send(message, orderLimit) }
 
 // send sends one message. It blocks while the agent takes none, at most until the limit, which ends the stream.
 func (l *link) send(message *offrampv1.ConnectResponse, limit time.Duration) error {

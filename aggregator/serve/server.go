@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,8 +18,10 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"offramp.dev/offramp/aggregator/audit"
 	"offramp.dev/offramp/aggregator/auth"
 	"offramp.dev/offramp/aggregator/fleet"
+	"offramp.dev/offramp/aggregator/orders"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -34,6 +37,8 @@ type Config struct {
 	Version string
 	// Log is required.
 	Log *slog.Logger
+	// Audit is where calls that order something are written. Default: the log.
+	Audit *audit.Log
 	// DrainTimeout is how long open calls may take to end at a stop (default 5 s).
 	DrainTimeout time.Duration
 }
@@ -43,6 +48,7 @@ type Server struct {
 	grpc     *grpc.Server
 	health   *health.Server
 	streams  *streams
+	desk     *orders.Desk
 	timeouts timeouts
 	log      *slog.Logger
 }
@@ -64,9 +70,18 @@ func newServer(config Config, limits timeouts) *Server {
 		timeouts: limits,
 		log:      config.Log,
 	}
+	if config.Audit == nil {
+		config.Audit = audit.ToLog(config.Log)
+	}
+	written := &auditor{config.Audit}
+	if config.Guard != nil {
+		config.Guard.Tell(written.refused)
+	}
+	s.desk = orders.New(orders.Config{Log: config.Log, Unasked: written.unasked})
 	offrampv1.RegisterAgentServiceServer(s.grpc, &agents{
-		store: config.Store, version: config.Version, timeouts: limits, streams: s.streams, log: config.Log,
+		store: config.Store, version: config.Version, timeouts: limits, streams: s.streams, desk: s.desk, log: config.Log,
 	})
+	offrampv1.RegisterCleanupServiceServer(s.grpc, &cleanups{desk: s.desk, audit: written, streams: s.streams})
 	offrampv1.RegisterFleetServiceServer(s.grpc, &questions{
 		store: config.Store, lists: newLists(limits.list, maxListCache), streams: s.streams, timeouts: limits,
 	})
@@ -108,6 +123,11 @@ func options(config Config) []grpc.ServerOption {
 
 // Serve answers until ctx ends, then drains and returns nil. It closes the listener. A Server serves once.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	var sweeping sync.WaitGroup
+	defer sweeping.Wait()
+	sweepCtx, stopSweeping := context.WithCancel(ctx)
+	defer stopSweeping()
+	sweeping.Go(func() { s.desk.Run(sweepCtx) })
 	ended := make(chan error, 1)
 	go func() { ended <- s.grpc.Serve(listener) }()
 	select {
