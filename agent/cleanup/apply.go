@@ -144,6 +144,7 @@ type run struct {
 	node    *inventory.Node
 	result  *offrampv1.CleanupResult
 	journal *journal
+	flows   udpFlows
 	surfaces
 
 	// broken is why nothing more is done: the journal cannot be written, or the context is over.

@@ -105,7 +105,8 @@ func (r *run) connectionsThrough() (uint64, error) {
 	if len(going) == 0 {
 		return 0, nil
 	}
-	return establishedThrough(r.config.Proc, going)
+	r.flows.look(r.config.Now())
+	return establishedThrough(r.config.Proc, going, &r.flows)
 }
 
 // replanAfter looks at the node again when the wait was long enough for it to have become another: kube-proxy may run in

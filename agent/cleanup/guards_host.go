@@ -15,15 +15,16 @@ import (
 func (s *scope) guardHost(found *findings) {
 	section := facts.Find(s.facts, offrampv1.SectionKind_SECTION_KIND_HOST)
 	host := section.GetStable().GetHost()
+	unread := placesOfNames(host.GetUnreadable())
 	if problem := sectionProblem(section); problem != "" {
-		found.raise(GuardHostUnread, problem)
+		unread = append(unread, problem)
 	}
 	var cni, boot []string
 	for _, file := range host.GetFiles() {
 		names := s.namesThatGo(file.GetNames())
 		switch {
 		case file.GetError() != "":
-			found.raise(GuardHostUnread, file.GetPath()+": "+file.GetError())
+			unread = append(unread, file.GetPath()+": "+file.GetError())
 		case len(names) == 0:
 		case file.GetKind() == "cni configuration":
 			cni = append(cni, file.GetPath()+" names "+strings.Join(names, ", "))
@@ -31,9 +32,37 @@ func (s *scope) guardHost(found *findings) {
 			boot = append(boot, file.GetPath()+" names "+strings.Join(names, ", "))
 		}
 	}
+	found.raise(GuardHostUnread, unread...)
 	found.raise(GuardCNIConfiguration, cni...)
 	found.raise(GuardBootFile, boot...)
 	found.raise(GuardAPIServer, s.apiServers()...)
+}
+
+// placesOfNames are the places that could not be looked at and where a file may name what goes. What else of a host may be
+// out of sight (versions, the kernel's modules, numbers) says nothing of that.
+func placesOfNames(unread []string) []string {
+	if len(unread) >= maxUnread {
+		return unread // there may be more than are told
+	}
+	var places []string
+	for _, place := range unread {
+		harmless := slices.ContainsFunc(harmlessPlaces(), func(head string) bool { return strings.HasPrefix(place, head) })
+		if !harmless {
+			places = append(places, place)
+		}
+	}
+	return places
+}
+
+// maxUnread is how many places HostFacts.unreadable has at most.
+const maxUnread = 20
+
+// harmlessPlaces are the heads of what collect says could not be looked at, of which nothing depends here.
+func harmlessPlaces() []string {
+	return []string{
+		"/lib/modules", "/usr/lib/modules", "/etc/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d", "/etc/ufw", "/var/lib/dpkg",
+		"/lib/apk", "versions of programs:", "nf_conntrack_max:", "nf_conntrack_count:", "IPv6:", "local ports:", "processes:",
+	}
 }
 
 // namesThatGo are the chains and sets among names that the plan removes.

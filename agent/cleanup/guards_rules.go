@@ -87,23 +87,39 @@ func (s *scope) unexplainedReferences() []string {
 	return evidence
 }
 
-// foreignRulesInside lists rules of chains that go which lead to somebody else's chain: that somebody put them there.
+// foreignRulesInside lists rules of chains that go which kube-proxy cannot have written: those that lead to somebody else's
+// chain, and those of a kind that it writes nowhere in that chain. What looks like its own cannot be told from it.
 func (s *scope) foreignRulesInside() []string {
 	var evidence []string
 	for _, r := range s.rulesets {
 		r.EachChain(func(table *inventory.RuleTable, chain *inventory.Chain) {
 			for i := range chain.Rules {
 				rule := &chain.Rules[i]
-				if rule.To == "" || !r.chainGoes(table.Name, chain.Name) {
+				if !r.chainGoes(table.Name, chain.Name) {
 					continue
 				}
-				if owner := kubeproxy.JumpOwner(rule.Jump(table.Name, chain.Name, r.Family)); !owner.IsKubeProxy() {
-					evidence = append(evidence, rulePlace(r, table.Name, rule)+" ("+string(owner)+")")
+				if who := stranger(r, table.Name, chain.Name, rule); who != "" {
+					evidence = append(evidence, rulePlace(r, table.Name, rule)+" ("+who+")")
 				}
 			}
 		})
 	}
 	return evidence
+}
+
+// stranger says why a rule of a chain of kube-proxy's is not kube-proxy's; "" where it may be.
+func stranger(r *rulesetScope, table, chain string, rule *inventory.Rule) string {
+	if rule.To != "" {
+		if owner := kubeproxy.JumpOwner(rule.Jump(table, chain, r.Family)); !owner.IsKubeProxy() {
+			return string(owner)
+		}
+		return ""
+	}
+	inner := kubeproxy.InnerRule{Table: table, Chain: chain, Target: rule.Target, Comment: rule.Comment, Sets: rule.Sets}
+	if !kubeproxy.MayHaveWritten(inner) {
+		return "no kube-proxy writes such a rule into this chain"
+	}
+	return ""
 }
 
 // mixedBackends lists the chains that both backends of a family hold and that a running iptables or ipvs mode may be using

@@ -140,6 +140,15 @@ func TestGuards(t *testing.T) {
 			addChain(r, "filter", inventory.Chain{Name: "DOCKER-USER"})
 			addRule(t, r, "filter", "KUBE-NODE-PORT", inventory.Rule{To: "DOCKER-USER"})
 		}, []string{"foreign-rule-inside"}},
+		{"a plain rule of somebody's in a chain that goes", false, func(t *testing.T, r *cleanup.Reading) {
+			addRule(t, r, "filter", "KUBE-NODE-PORT", inventory.Rule{Target: "ACCEPT", OtherMatches: true})
+		}, []string{"foreign-rule-inside"}},
+		{"a logging rule of somebody's in a chain that goes", true, func(t *testing.T, r *cleanup.Reading) {
+			addRule(t, r, "nat", "KUBE-SERVICES", inventory.Rule{Target: "LOG", Comment: "kubernetes"})
+		}, []string{"foreign-rule-inside"}},
+		{"a plain rule of somebody's in a chain that stays", false, func(t *testing.T, r *cleanup.Reading) {
+			addRule(t, r, "nat", "KUBE-SERVICES", inventory.Rule{Target: "LOG"})
+		}, nil},
 		{"somebody's rule matches a set", false, func(t *testing.T, r *cleanup.Reading) {
 			addRule(t, r, "filter", "INPUT", inventory.Rule{Sets: []string{"KUBE-CLUSTER-IP"}, OtherMatches: true, Target: "ACCEPT"})
 		}, []string{"foreign-set-match"}},
@@ -168,6 +177,17 @@ func TestGuards(t *testing.T) {
 		{"the host is out of sight", false, func(_ *testing.T, r *cleanup.Reading) {
 			facts.Find(r.Facts, offrampv1.SectionKind_SECTION_KIND_HOST).Stable =
 				&offrampv1.SectionStable{State: offrampv1.SectionState_SECTION_STATE_UNREADABLE, Error: "no"}
+		}, []string{"host-unread"}},
+		{"files that name what goes are out of sight", false, func(_ *testing.T, r *cleanup.Reading) {
+			setHost(r, &offrampv1.HostFacts{Unreadable: []string{"/etc/iptables: permission denied"}})
+		}, []string{"host-unread"}},
+		{"what says nothing of names is out of sight", false, func(_ *testing.T, r *cleanup.Reading) {
+			setHost(r, &offrampv1.HostFacts{Unreadable: []string{
+				"/lib/modules/6.1.0: no list of modules is in sight", "versions of programs: no list of packages of dpkg or apk is in sight",
+			}})
+		}, nil},
+		{"more is out of sight than is told", false, func(_ *testing.T, r *cleanup.Reading) {
+			setHost(r, &offrampv1.HostFacts{Unreadable: slices.Repeat([]string{"/lib/modules: no"}, 20)})
 		}, []string{"host-unread"}},
 		{"connections", false, func(_ *testing.T, r *cleanup.Reading) {
 			facts.Find(r.Facts, offrampv1.SectionKind_SECTION_KIND_IPVS).Volatile = traffic(&offrampv1.IpvsVolatile{EstablishedConnections: 3})

@@ -75,7 +75,7 @@ TCP fd00:0010:0096:0000:0000:0000:0000:0001 A1B2 fd00:0010:0096:0000:0000:0000:0
 		{unix.IPPROTO_TCP, netip.MustParseAddrPort("10.96.0.1:443")}:      true,
 		{unix.IPPROTO_TCP, netip.MustParseAddrPort("[fd00:10:96::a]:80")}: true,
 	}
-	if got, err := countConnections(strings.NewReader(text), servers); err != nil || got != 2 {
+	if got, err := countConnections(strings.NewReader(text), servers, &udpFlows{}); err != nil || got != 2 {
 		t.Errorf("%d connections, error %v, want 2: one of each family", got, err)
 	}
 }

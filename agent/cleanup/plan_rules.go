@@ -2,7 +2,6 @@ package cleanup
 
 import (
 	"slices"
-	"strings"
 
 	"offramp.dev/offramp/agent/inventory"
 	"offramp.dev/offramp/internal/kubeproxy"
@@ -45,7 +44,7 @@ func WaitsForLink(operation *offrampv1.Operation) bool {
 	if chain := operation.GetDeleteChain(); chain != nil {
 		return onlyShield(chain.GetTable(), chain.GetChain())
 	}
-	return strings.HasSuffix(operation.GetDeleteRule().GetRule(), " -j "+shieldChain)
+	return operation.GetDeleteRule().GetTargetChain() == shieldChain
 }
 
 func (s *scope) planBatch(list *operationList, r *rulesetScope, tables []inventory.RuleTable, want wanted) {
@@ -87,7 +86,7 @@ func (s *scope) deleteRule(r *rulesetScope, table, chain string, rule *inventory
 		Why:      "exactly as " + maker(owner) + " makes it",
 		Releases: "chain " + rule.To + ", which it holds",
 		Change: &offrampv1.Operation_DeleteRule{DeleteRule: &offrampv1.DeleteRule{
-			Section: r.Section, Table: table, Chain: chain, Rule: rule.Text, Position: rule.Position,
+			Section: r.Section, Table: table, Chain: chain, Rule: rule.Text, Position: rule.Position, TargetChain: rule.To,
 		}},
 	}
 }
