@@ -13,7 +13,7 @@ import (
 
 // nativeSection reports the tables that are not iptables-nft's.
 func (s *nftSnapshot) nativeSection(services *offrampv1.ListDigest) *offrampv1.Section {
-	content := &offrampv1.NftablesFacts{List: services, DropChains: s.dropChains()}
+	content := &offrampv1.NftablesFacts{List: services, DropChains: s.dropChains(), ForeignMarks: s.marks.sorted(), ForeignMarkCount: s.marks.count}
 	owners := ownerCounter{}
 	for _, table := range s.nativeTables() {
 		owner := table.owner()

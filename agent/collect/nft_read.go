@@ -73,7 +73,7 @@ func (r *nftReader) frame(ctx context.Context, more func(*nftSnapshot) error) (*
 		return nil, err
 	}
 	snapshot := newNFTSnapshot(r.seed)
-	snapshot.ipv4.masquerade, snapshot.ipv6.masquerade = r.masquerade, r.masquerade
+	snapshot.ipv4.masquerade, snapshot.ipv6.masquerade, snapshot.native.masquerade = r.masquerade, r.masquerade, r.masquerade
 	first, err := r.heads(ctx, snapshot.addHead)
 	if err != nil {
 		return nil, err

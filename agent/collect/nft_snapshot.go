@@ -19,6 +19,7 @@ type nftSnapshot struct {
 	tables     map[nftTableKey]*nftTable
 	// native collects what rules of native tables hold.
 	native *ruleset
+	marks  nativeMarks
 	// services are kube-proxy's Service maps.
 	services []serviceMap
 	// current is the table of the object before: they come table by table.
@@ -191,6 +192,7 @@ func (t *nftTable) noteMap(object *nftObject) {
 
 func (s *nftSnapshot) addRuleTo(t *nftTable, object *nftObject) error {
 	t.rules++
+	s.addNativeMark(t, object)
 	if t.unproven && t.iptables == nil && !holdsExtension(object.expressions) {
 		return nil
 	}

@@ -140,6 +140,9 @@ func TestBounds(t *testing.T) {
 		{"drop chains", nft, 20, func(n uint64) *v1.SectionStable {
 			return nftables(&v1.NftablesFacts{DropChains: repeat("inet f i", int(n))})
 		}},
+		{"foreign marks", nft, 20, func(n uint64) *v1.SectionStable {
+			return nftables(&v1.NftablesFacts{ForeignMarks: repeat(&v1.NftMark{Family: "inet"}, int(n))})
+		}},
 		{"base chains", nft, 20, func(n uint64) *v1.SectionStable {
 			return nftables(&v1.NftablesFacts{Samples: []*v1.NftTable{{BaseChains: repeat(&v1.NftBaseChain{Name: "i"}, int(n))}}})
 		}},

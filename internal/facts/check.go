@@ -132,6 +132,8 @@ func (b *bounds) nftables(content *offrampv1.NftablesFacts) {
 		b.list("newer features", len(table.GetNewerFeatures()), maxSamples)
 	}
 	b.list("drop chains", len(content.GetDropChains()), maxSamples)
+	b.list("foreign marks", len(content.GetForeignMarks()), maxForeignReferences)
+	b.count("foreign marks", content.GetForeignMarkCount(), maxRules)
 	// An nftables map of Services has as many keys as ipvs mode would have virtual servers.
 	b.digest(content.GetList(), offrampv1.ListName_LIST_NAME_NFTABLES_SERVICES, maxVirtualServers)
 }

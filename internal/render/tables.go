@@ -86,6 +86,21 @@ func (p *page) nftables(name string, facts *offrampv1.NftablesFacts) {
 		p.line(6, "table %s %s: %s, %s, %s, owner %s", Clean(table.GetFamily()), Clean(table.GetName()), count(table.GetChains(), "chain"),
 			count(table.GetRules(), "rule"), count(table.GetSets(), "set"), Clean(table.GetOwner()))
 	}
+	p.nftMarks(facts)
+}
+
+func (p *page) nftMarks(facts *offrampv1.NftablesFacts) {
+	if facts.GetForeignMarkCount() == 0 {
+		return
+	}
+	p.line(6, "rules of others about the masquerade mark: %s", number(facts.GetForeignMarkCount()))
+	for _, mark := range facts.GetForeignMarks() {
+		what := "matches it"
+		if mark.GetSets() {
+			what = "sets it"
+		}
+		p.line(8, "%s %s %s: %s", Clean(mark.GetFamily()), Clean(mark.GetTable()), Clean(mark.GetChain()), what)
+	}
 }
 
 func (p *page) owners(owners []*offrampv1.OwnerCount) {
