@@ -48,13 +48,13 @@ func (l *live) startLoop(t *testing.T) *loop {
 		start func(paths ...string) (*cluster.Load, error)
 	}{
 		{"pod", func(paths ...string) (*cluster.Load, error) {
-			return l.pods[0].StartLoadEvery(t.Context(), l.pace, paths...)
+			return l.pods[0].StartLoadAt(t.Context(), l.pace, paths...)
 		}},
 		{"node", func(paths ...string) (*cluster.Load, error) {
-			return l.node.StartLoadEvery(t.Context(), l.pace, paths...)
+			return l.node.StartLoadAt(t.Context(), l.pace, paths...)
 		}},
 		{"other", func(paths ...string) (*cluster.Load, error) {
-			return l.other.StartLoadEvery(t.Context(), l.pace, paths...)
+			return l.other.StartLoadAt(t.Context(), l.pace, paths...)
 		}},
 	} {
 		load, err := from.start(l.paths(from.name)...)
@@ -70,7 +70,7 @@ func (l *live) startLoop(t *testing.T) *loop {
 // longs opens connections of the node to the Service, one of each family, and keeps them.
 func (l *live) longs(t *testing.T, name string) *cluster.Load {
 	t.Helper()
-	load, err := l.node.StartLoadEvery(t.Context(), l.pace, "node/"+name+"=long:"+clusterIP, "node/"+name+"6=long:"+clusterIP6)
+	load, err := l.node.StartLoadAt(t.Context(), l.pace, "node/"+name+"=long:"+clusterIP, "node/"+name+"6=long:"+clusterIP6)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,12 +69,13 @@ func (l *live) rollsBack(t *testing.T) *cluster.Proxy {
 	return p
 }
 
-// leavesForGood cleans a node without a kube-proxy: it is then as it was before the first one.
+// leavesForGood cleans a node without a kube-proxy: it is then as it was before the first one. Nobody takes over here, so no
+// connection to a Service works afterwards, and none is tried.
 func (l *live) leavesForGood(t *testing.T, fresh native) {
 	t.Helper()
 	const assert, reason = "--assert-no-kube-proxy", "a test took it away"
 	before := l.native(t)
-	l.mustExit(t, 0, l.applyArgs("none", "--yes", assert, reason, "--wait-drained", "1m")...)
+	l.mustExit(t, 0, l.applyArgs("none", "--yes", "--no-connect", assert, reason, "--wait-drained", "1m")...)
 	after := l.native(t)
 	after.mustEqual(t, "a node that kube-proxy left", fresh, "sysctl")
 	if diff := cmp.Diff(before["sysctl"], after["sysctl"]); diff != "" {

@@ -24,26 +24,29 @@ type Load struct{ process Process }
 // before the address for datagrams, or for one connection that is kept. Every other request is a new connection, and
 // none is made again.
 func (n *Node) StartLoad(ctx context.Context, targets ...string) (*Load, error) {
-	return startLoad(ctx, n, n.program, loadInterval, targets)
+	return startLoad(ctx, n, n.program, Pace{loadInterval, loadTimeout}, targets)
 }
 
 // StartLoad makes requests from the pod; see Node.StartLoad.
 func (p *Pod) StartLoad(ctx context.Context, targets ...string) (*Load, error) {
-	return startLoad(ctx, p, p.Node.program, loadInterval, targets)
+	return startLoad(ctx, p, p.Node.program, Pace{loadInterval, loadTimeout}, targets)
 }
 
-// StartLoadEvery is StartLoad with another time between requests to a target.
-func (n *Node) StartLoadEvery(ctx context.Context, interval time.Duration, targets ...string) (*Load, error) {
-	return startLoad(ctx, n, n.program, interval, targets)
+// Pace is the time from one request to a target to the next, and when one has failed.
+type Pace struct{ Interval, Timeout time.Duration }
+
+// StartLoadAt is StartLoad at another pace.
+func (n *Node) StartLoadAt(ctx context.Context, pace Pace, targets ...string) (*Load, error) {
+	return startLoad(ctx, n, n.program, pace, targets)
 }
 
-// StartLoadEvery is StartLoad with another time between requests to a target.
-func (p *Pod) StartLoadEvery(ctx context.Context, interval time.Duration, targets ...string) (*Load, error) {
-	return startLoad(ctx, p, p.Node.program, interval, targets)
+// StartLoadAt is StartLoad at another pace.
+func (p *Pod) StartLoadAt(ctx context.Context, pace Pace, targets ...string) (*Load, error) {
+	return startLoad(ctx, p, p.Node.program, pace, targets)
 }
 
-func startLoad(ctx context.Context, m Machine, program string, interval time.Duration, targets []string) (*Load, error) {
-	argv := append([]string{program, "load", "-interval", interval.String(), "-timeout", loadTimeout.String()}, targets...)
+func startLoad(ctx context.Context, m Machine, program string, pace Pace, targets []string) (*Load, error) {
+	argv := append([]string{program, "load", "-interval", pace.Interval.String(), "-timeout", pace.Timeout.String()}, targets...)
 	process, err := m.Start(ctx, nil, argv...)
 	if err != nil {
 		return nil, fmt.Errorf("starting requests: %w", err)
