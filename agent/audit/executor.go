@@ -134,8 +134,10 @@ func (e *Executor) Restore(ctx context.Context, request cleanup.RestoreRequest) 
 		entry.BackupID, entry.RunningMode = result.ID, render.Word(result.Running)
 		for _, item := range result.Items {
 			entry.Operations[string(item.Outcome)]++
+			if item.Outcome == cleanup.Failed {
+				entry.Remaining++
+			}
 		}
-		entry.Remaining = uint64(entry.Operations[string(cleanup.Failed)])
 	}
 	switch {
 	case errors.Is(err, cleanup.ErrRebooted), errors.Is(err, cleanup.ErrLocked), errors.Is(err, cleanup.ErrModeUnknown):

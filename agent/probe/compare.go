@@ -20,7 +20,7 @@ const (
 // Compare says what a clean-up did to connections. after are the attempts at those that worked before, in the same order; nil
 // where nothing was tried again.
 func Compare(before, after []Attempt) []*offrampv1.Probe {
-	var probes []*offrampv1.Probe
+	probes := make([]*offrampv1.Probe, 0, len(before))
 	for i := range before {
 		one := said(&before[i])
 		switch {
@@ -38,7 +38,7 @@ func Compare(before, after []Attempt) []*offrampv1.Probe {
 
 // Now says how connections are, where nothing is known of before.
 func Now(attempts []Attempt) []*offrampv1.Probe {
-	var probes []*offrampv1.Probe
+	probes := make([]*offrampv1.Probe, 0, len(attempts))
 	for i := range attempts {
 		one := said(&attempts[i])
 		one.Verdict = judge(&attempts[i], fails)
@@ -76,7 +76,7 @@ func errorText(err error) string {
 }
 
 func addresses(attempt *Attempt) []string {
-	var words []string
+	words := make([]string, 0, len(attempt.Answering))
 	for _, endpoint := range attempt.Answering {
 		words = append(words, endpoint.String())
 	}

@@ -59,7 +59,9 @@ func (p path) text(t *testing.T) string {
 	}
 	text := string(content)
 	if p.file == "nft-ruleset.txt" {
-		return text[strings.Index(text, "table ip kube-proxy {"):]
+		const head = "table ip kube-proxy {"
+		_, rest, _ := strings.Cut(text, head)
+		return head + rest
 	}
 	var kept []string
 	for line := range strings.Lines(text) {
@@ -160,7 +162,7 @@ func (b *breaking) Guards(context.Context, *offrampv1.Plan, *cleanup.Reading) []
 }
 
 func (b *breaking) Apply(context.Context, cleanup.Request) (*offrampv1.CleanupResult, error) {
-	run(b.t, "", b.path.breaks...)
+	run(b.t, "", b.path.breaks...) //nolint:contextcheck // the test's
 	return &offrampv1.CleanupResult{BackupId: "b1"}, nil
 }
 
@@ -168,7 +170,7 @@ func (b *breaking) Restore(context.Context, cleanup.RestoreRequest) (*cleanup.Re
 	b.restoring++
 	result := &cleanup.RestoreResult{ID: "b1", Running: offrampv1.ProxyMode_PROXY_MODE_NFTABLES}
 	if b.restores {
-		run(b.t, b.text, b.path.restore...)
+		run(b.t, b.text, b.path.restore...) //nolint:contextcheck // the test's
 		result.Items = []cleanup.RestoreItem{{What: "the rules", Outcome: cleanup.Restored}}
 	} else {
 		result.Items = []cleanup.RestoreItem{{What: "the rules", Outcome: cleanup.NotAllowed, Why: "nftables runs"}}

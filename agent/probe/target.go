@@ -42,7 +42,8 @@ func (t *Target) String() string { return t.Name + " " + t.Protocol + " " + t.Se
 // (pkg/controlplane/instance.go). DNS is what serves port 53 by UDP and by TCP at one address: one whose name begins with
 // "kube-system/" before others, then the lowest.
 func Pick(all []inventory.Service) []inventory.Service {
-	var picked []inventory.Service
+	const most = 3 // of each family
+	picked := make([]inventory.Service, 0, 2*most)
 	for _, ipv6 := range []bool{false, true} {
 		var family []inventory.Service
 		for _, service := range all {
