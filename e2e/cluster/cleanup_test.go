@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"offramp.dev/offramp/e2e/cluster"
@@ -52,6 +53,7 @@ func TestIPTablesToIPVS(t *testing.T) {
 	end(t, p)
 
 	p = w.start(t, "ipvs")
+	checkServesAPI(t, w, p)
 	after := w.look(t)
 	checkIPVSNode(t, after)
 	if after.NFT.Chains4 < before.NFT.Chains4 || after.NFT.Chains6 < before.NFT.Chains6 {
@@ -60,6 +62,18 @@ func TestIPTablesToIPVS(t *testing.T) {
 	w.mustServe(t)
 	w.keep(t, 70, "iptables -> ipvs", before, after, p.Output())
 	end(t, p)
+}
+
+// checkServesAPI looks for the virtual server of the API server's own Service, and asks kube-proxy for its mode.
+func checkServesAPI(t *testing.T, w *world, p *cluster.Proxy) {
+	t.Helper()
+	if mode, err := p.Mode(t.Context()); err != nil || mode != "ipvs" {
+		t.Errorf("kube-proxy says its mode is %q (%v), want ipvs", mode, err)
+	}
+	out, err := cluster.Output(t.Context(), w.node, "ipvsadm", "-Sn")
+	if want := "-a -t 10.96.0.1:443 -r " + w.lab.HostAddr() + ":6443 -m -w 1"; err != nil || !strings.Contains(out, want) {
+		t.Errorf("ipvsadm -Sn says %q (%v), want a line %q", out, err, want)
+	}
 }
 
 // cleanup runs kube-proxy --cleanup on the node and returns its log and its exit status.

@@ -20,9 +20,15 @@ func switchToNFTables(t *testing.T, spec cluster.NodeSpec) {
 	p := w.start(t, "ipvs")
 	before := w.look(t)
 	checkIPVSNode(t, before)
-	end(t, p)
-
-	p = w.start(t, "nftables")
+	reports := w.during(t, func() {
+		end(t, p)
+		p = w.start(t, "nftables")
+	})
+	logReports(t, "ipvs -> nftables", reports)
+	// A connection through IPVS does not survive the supported switch.
+	checkFailures(t, "ipvs -> nftables", reports, "pod/long", true)
+	checkFailures(t, "ipvs -> nftables", reports, "pod/cluster", true)
+	w.mustServe(t)
 	after := w.look(t)
 	check(t, "virtual servers", after.VirtualServers, 0)
 	check(t, "kube-ipvs0", after.Link, false)
@@ -35,7 +41,8 @@ func switchToNFTables(t *testing.T, spec cluster.NodeSpec) {
 	for name, value := range before.Sysctls {
 		check(t, "sysctl "+name, after.Sysctls[name], value)
 	}
-	w.keep(t, 10, "ipvs -> nftables", before, after, p.Output())
+	w.keep(t, 10, "ipvs -> nftables", before, after, p.Output(),
+		"a pod's connection through IPVS broke, and new ones failed until the first sync; then all worked")
 	end(t, p)
 
 	p = w.start(t, "ipvs")

@@ -52,25 +52,6 @@ func TestTrafficOverSwitches(t *testing.T) {
 	end(t, p)
 }
 
-// A connection through IPVS does not survive the supported switch.
-func TestLongConnectionsIPVSToNFTables(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, cluster.NodeSpec{Kernel: "6.1"})
-	p := w.start(t, "ipvs")
-	before := w.look(t)
-	reports := w.during(t, func() {
-		end(t, p)
-		p = w.start(t, "nftables")
-	})
-	logReports(t, "ipvs -> nftables", reports)
-	checkFailures(t, "ipvs -> nftables", reports, "pod/long", true)
-	checkFailures(t, "ipvs -> nftables", reports, "pod/cluster", true)
-	w.mustServe(t)
-	w.keep(t, 112, "ipvs -> nftables, with traffic", before, w.look(t), p.Output(),
-		"a pod's connection through IPVS broke, and new ones failed until the first sync; then all worked")
-	end(t, p)
-}
-
 // Between iptables and nftables a mapping lives in conntrack and outlives its rules. Both in a namespace of the host.
 func TestIPTablesAndNFTables(t *testing.T) {
 	t.Parallel()

@@ -11,10 +11,12 @@ import (
 	"offramp.dev/offramp/e2e/cluster/clustertest"
 	"offramp.dev/offramp/e2e/cluster/facts"
 	"offramp.dev/offramp/e2e/cluster/kube"
+	"offramp.dev/offramp/e2e/lab"
 )
 
 // world is a cluster with one node under test, another node, and pods on both with a Service of every kind.
 type world struct {
+	lab     *lab.Lab
 	cluster *cluster.Cluster
 	node    *cluster.Node // under test
 	other   *cluster.Node // a namespace of the host
@@ -29,8 +31,8 @@ func newWorld(t *testing.T, spec cluster.NodeSpec) *world {
 	if spec.Proxy.Name == "" {
 		spec.Proxy = kube.Proxy137
 	}
-	c, _ := clustertest.Start(t)
-	w := &world{cluster: c, node: clustertest.AddNode(t, c, spec), spec: spec}
+	c, l := clustertest.Start(t)
+	w := &world{lab: l, cluster: c, node: clustertest.AddNode(t, c, spec), spec: spec}
 	w.other = clustertest.AddNode(t, c, cluster.NodeSpec{Name: "other", Proxy: kube.Proxy137})
 	for _, at := range []struct {
 		name string

@@ -1,9 +1,10 @@
 // Command build builds the real kube-proxy, kube-apiserver and etcd that the tests of e2e/cluster run, and prints where
-// they are.
+// they are. -all is with those that only make e2e-all and make record run.
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,16 +14,22 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
+	all := flag.Bool("all", false, "build the older kube-proxy, too")
+	flag.Parse()
+	if err := run(*all); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
+func run(all bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	for _, p := range []kube.Program{kube.Etcd, kube.Proxy137, kube.APIServer, kube.Proxy134} {
+	programs := []kube.Program{kube.Etcd, kube.Proxy137, kube.APIServer}
+	if all {
+		programs = append(programs, kube.Proxy134)
+	}
+	for _, p := range programs {
 		path, err := kube.Build(ctx, p, os.Stderr)
 		if err != nil {
 			return err
