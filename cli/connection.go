@@ -12,6 +12,7 @@ import (
 
 	"offramp.dev/offramp/cli/cluster"
 	"offramp.dev/offramp/internal/bearer"
+	"offramp.dev/offramp/internal/orderform"
 	"offramp.dev/offramp/internal/program"
 	"offramp.dev/offramp/internal/tlsfiles"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
@@ -21,6 +22,8 @@ const (
 	defaultTimeout = 10 * time.Second
 	// maxReceive bounds an answer, in bytes: a page of 1,000 nodes, or a list of 100,000 addresses.
 	maxReceive = 16 << 20
+	// maxOrderResult bounds the result of an order, with room for its frame.
+	maxOrderResult = orderform.MaxResult + 1<<20
 	// keepaliveTime is the shortest that the aggregator allows.
 	keepaliveTime    = 5 * time.Minute
 	keepaliveTimeout = 20 * time.Second
@@ -62,7 +65,7 @@ func (c *connection) use(ask func(offrampv1.FleetServiceClient) error) error {
 
 // order is use for somebody who gives orders.
 func (c *connection) order(give func(offrampv1.CleanupServiceClient) error) error {
-	conn, err := c.dial(operator)
+	conn, err := c.dial(operator, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxOrderResult)))
 	if err != nil {
 		return err
 	}
@@ -71,7 +74,7 @@ func (c *connection) order(give func(offrampv1.CleanupServiceClient) error) erro
 }
 
 // dial opens the connection as a ServiceAccount.
-func (c *connection) dial(account string) (*grpc.ClientConn, error) {
+func (c *connection) dial(account string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -81,6 +84,7 @@ func (c *connection) dial(account string) (*grpc.ClientConn, error) {
 	}
 	options = append(options, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}))
+	options = append(options, more...)
 	// passthrough, so that the error of a failed look-up or dial comes back as it is.
 	conn, err := grpc.NewClient("passthrough:///"+c.aggregator, options...)
 	if err != nil {

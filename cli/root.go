@@ -18,7 +18,7 @@ func newRoot(now func() time.Time) *cobra.Command {
 		Short: "Ask which nodes can leave kube-proxy's ipvs mode, and what is left where",
 		Long: `kubectl-offramp asks an offramp-aggregator about the fleet: which nodes could run
 another kube-proxy mode, which have leftovers of ipvs mode, why, and what to do
-next. It changes nothing. Installed in PATH it also runs as "kubectl offramp".
+next. "cleanup" and "restore" have a node do something; all else only looks. Installed in PATH it also runs as "kubectl offramp".
 
 The aggregator is named by --aggregator or OFFRAMP_AGGREGATOR. Every flag can be
 set by a variable: OFFRAMP_ and the flag's name in capitals; flags win.`,
@@ -30,7 +30,8 @@ set by a variable: OFFRAMP_ and the flag's name in capitals; flags win.`,
 		RunE: program.Group,
 	}
 	conn.addFlags(root.PersistentFlags())
-	root.AddCommand(statusCommand(&conn), nodesCommand(&conn, now), nodeCommand(&conn), detailCommand(&conn), readyCommand(&conn), versionCommand())
+	root.AddCommand(statusCommand(&conn), nodesCommand(&conn, now), nodeCommand(&conn), detailCommand(&conn), readyCommand(&conn),
+		cleanupCommand(&conn), restoreCommand(&conn), versionCommand())
 	return root
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -101,6 +102,10 @@ func (c *cleanups) follow(ctx context.Context, request asked, order *offrampv1.O
 	follower, err := c.desk.Place(request.GetNode(), order, allowed)
 	if err != nil {
 		return nil, orderStatus(err, request.GetNode())
+	}
+	// The caller's program knows from it that the order is on its way, before the node says anything.
+	if err := grpc.SendHeader(ctx, metadata.Pairs(orderform.PlacedKey, order.GetId())); err != nil {
+		return nil, err
 	}
 	for {
 		progress, result, err := follower.Next(ctx)

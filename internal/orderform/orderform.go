@@ -24,6 +24,10 @@ const (
 	minID, maxID = 16, 64
 )
 
+// PlacedKey is the metadata key by which an aggregator tells a caller that an order of the id that is its value is under way,
+// or over.
+const PlacedKey = "offramp-order"
+
 // CheckID says what is wrong with the id of an order. Nodes name files after it, so that its form matters.
 func CheckID(id string) error {
 	if len(id) < minID || len(id) > maxID {
