@@ -75,8 +75,12 @@ test-kernel: deps ## run the kernel tests of the agent inside VMs with the kerne
 	$(STATES) record -o $(BIN)/states/collect.json env CGO_ENABLED=0 $(GO) test -json -count=1 -timeout 45m -exec "$(VMEXEC)" ./agent/collect
 	CGO_ENABLED=0 $(GO) test -count=1 -timeout 45m -exec "$(VMEXEC)" -run '$(NEED_VM)' ./agent/cleanup
 
+# Tests that wait for one machine in software most of the time, so two packages at a time. The others want the host.
+IN_VMS  := ./e2e/lab/... ./e2e/plan/... ./e2e/trace/...
+
 test-e2e: deps build ## run the whole programs: lab, fleet under fire, no trace left, plans
-	$(GO) test -count=1 -p 1 -timeout 30m $$($(GO) list ./e2e/... | grep -v /e2e/cluster)
+	$(GO) test -count=1 -p 2 -timeout 30m $(IN_VMS)
+	$(GO) test -count=1 -p 1 -timeout 30m $$($(GO) list ./e2e/... | grep -vE '/e2e/(cluster|lab|plan|trace)')
 
 # What a run sees of kube-proxy goes through this folder into docs/kube-proxy-facts.md.
 FACTS   := $(BIN)/facts
