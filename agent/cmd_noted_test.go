@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"offramp.dev/offramp/agent/audit"
 	"offramp.dev/offramp/agent/cleanup"
+	"offramp.dev/offramp/agent/collect"
 	"offramp.dev/offramp/agent/inventory"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
@@ -173,5 +175,51 @@ func TestEveryApplyAndRestoreIsNoted(t *testing.T) {
 	clean.call(t.Context(), nil, "cleanup", "apply", "--yes").want(t, 0, "nothing to do", "no space left on device")
 	if entry := clean.audit.last(t); entry.Outcome != audit.OutcomeNothing {
 		t.Errorf("noted %+v", entry)
+	}
+}
+
+// A connection that failed before stands between two that worked: each keeps its own verdict.
+func TestEachConnectionKeepsItsVerdict(t *testing.T) {
+	alive, _ := listener(t)
+	dead, stop := listener(t)
+	stop()
+	breaks, stopService := listener(t)
+	s := cleaningStage(true)
+	s.executor.applied = stopService
+	s.executor.restored = &cleanup.RestoreResult{ID: "b1"}
+	var flags []string
+	for _, service := range []netip.AddrPort{alive, dead, breaks} {
+		flags = append(flags, "--connect-to", "tcp/"+service.String()+"="+alive.String())
+	}
+	got := s.call(t.Context(), nil, append([]string{"cleanup", "apply", "--yes", "-o", "json"}, flags...)...)
+	var result offrampv1.CleanupResult
+	if err := protojson.Unmarshal([]byte(got.stdout), &result); err != nil || len(result.GetProbes()) != 3 {
+		t.Fatalf("%v: %s", err, got.stdout)
+	}
+	for i, want := range []offrampv1.ProbeVerdict{
+		offrampv1.ProbeVerdict_PROBE_VERDICT_WORKS, offrampv1.ProbeVerdict_PROBE_VERDICT_FAILED_BEFORE,
+		offrampv1.ProbeVerdict_PROBE_VERDICT_BROKEN,
+	} {
+		if got := result.GetProbes()[i].GetVerdict(); got != want {
+			t.Errorf("connection %d: %s, want %s", i, got, want)
+		}
+	}
+}
+
+// What runs as a daemon counts each clean-up that was ordered, with the caller that the order names.
+func TestOrderedCleanUpsAreCounted(t *testing.T) {
+	s := cleaningStage(true)
+	var told []*audit.Entry
+	noted := s.parts().noted(s.executor, noting{
+		config: collect.Config{Node: "worker-1", Host: collect.DefaultHost()}, log: slog.New(slog.DiscardHandler),
+		told: func(entry *audit.Entry) { told = append(told, entry) },
+	})
+	s.executor.restored = &cleanup.RestoreResult{ID: "b1"}
+	request := cleanup.RestoreRequest{Origin: cleanup.Origin{Order: "order-1", Caller: "alice", TokenID: "t1"}}
+	if _, err := noted.Restore(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) != 1 || told[0].Caller != "alice" || told[0].Order != "order-1" || told[0].TokenID != "t1" || told[0].Outcome != audit.OutcomeNothing {
+		t.Errorf("told of %+v", told)
 	}
 }
