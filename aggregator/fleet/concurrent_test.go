@@ -31,7 +31,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 	for _, target := range []v1.Target{nftables, iptables} {
 		others.Go(func() {
 			for ctx.Err() == nil {
-				if got := s.Readiness(target); got.GetReady()+got.GetBlocked()+got.GetUnknown() != got.GetNodes() {
+				if got := s.Readiness(target, Filter{}, ""); got.GetReady()+got.GetBlocked()+got.GetUnknown() != got.GetNodes() {
 					t.Errorf("does not add up: %v", got)
 				}
 				s.Node(target, "n1")
@@ -57,7 +57,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 	agents.Wait()
 	cancel()
 	others.Wait()
-	if got := s.Readiness(nftables); got.GetNodes() != 4 || got.GetReady() != 4 {
+	if got := s.Readiness(nftables, Filter{}, ""); got.GetNodes() != 4 || got.GetReady() != 4 {
 		t.Errorf("at the end: %v", got)
 	}
 	c.advance(48 * time.Hour)

@@ -18,6 +18,7 @@ func (n *node) judge(s *Store) (changed bool) {
 		s.profiles.release(n.profile)
 		n.profile, changed = s.profiles.acquire(shown, struct{}{}), true
 	}
+	phase := n.phase()
 	for target := range n.judged {
 		before := n.judged[target]
 		n.judged[target] = nil
@@ -27,7 +28,26 @@ func (n *node) judge(s *Store) (changed bool) {
 		}
 		s.assessments.release(before)
 	}
+	n.noteClean(s.config.Now(), decoded, phase, n.phase())
+	n.connections = connectionsOf(decoded)
 	return changed
+}
+
+// phase is the one of the target nftables, which is always judged: phases go by the node alone. Unspecified before the first
+// report. The caller holds n.mu.
+func (n *node) phase() offrampv1.Phase {
+	if judged := n.judged[offrampv1.Target_TARGET_NFTABLES]; judged != nil {
+		return judged.value.GetPhase()
+	}
+	return offrampv1.Phase_PHASE_UNSPECIFIED
+}
+
+func connectionsOf(decoded *offrampv1.NodeFacts) uint64 {
+	sum := uint64(0)
+	for _, section := range decoded.GetSections() {
+		sum += section.GetVolatile().GetIpvs().GetEstablishedConnections()
+	}
+	return sum
 }
 
 // assessment returns the kept assessment or makes it. It is shared: it must not be changed. The caller holds n.mu.

@@ -35,6 +35,10 @@ type node struct {
 	// since is when the node was first heard of, for forgetting those that never report.
 	since time.Time
 	skew  time.Duration
+	// cleanSince is since when the node is switched and clean, by the aggregator's clock; zero when it is not, or nobody can tell.
+	cleanSince time.Time
+	// connections are those through the node's virtual servers.
+	connections uint64
 	// silenceTold is true when watchers know that the node is silent.
 	silenceTold bool
 

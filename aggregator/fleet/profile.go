@@ -8,11 +8,12 @@ import (
 // profile is what a list of nodes shows beside the assessment. Many nodes share one.
 type profile struct {
 	kernelRelease, osPrettyName, kubeProxyVersion                                 string
+	rebootedSinceSwitch                                                           bool
 	virtualServers, foreignVirtualServers, ipsets, iptablesChains, nftablesTables uint64
 }
 
 func profileOf(node *offrampv1.NodeFacts) profile {
-	var p profile
+	p := profile{rebootedSinceSwitch: rebooted(node)}
 	for _, section := range node.GetSections() {
 		stable := section.GetStable()
 		if kernel := stable.GetKernel(); kernel != nil {
@@ -28,6 +29,20 @@ func profileOf(node *offrampv1.NodeFacts) profile {
 		}
 	}
 	return p
+}
+
+// rebooted reports whether the node booted after its mode last changed.
+func rebooted(node *offrampv1.NodeFacts) bool {
+	var changed, booted int64
+	for _, section := range node.GetSections() {
+		for _, change := range section.GetStable().GetHistory().GetModeChanges() {
+			changed = change.GetAt().GetSeconds()
+		}
+		if at := section.GetVolatile().GetKernel().GetBootedAt(); at != nil {
+			booted = at.GetSeconds()
+		}
+	}
+	return changed > 0 && booted > changed
 }
 
 func foreign(owners []*offrampv1.OwnerCount) (count uint64) {

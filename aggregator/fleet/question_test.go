@@ -37,17 +37,23 @@ func TestReadiness(t *testing.T) {
 			Id: "kernel-too-old", Severity: v1.Severity_SEVERITY_BLOCKER, Title: "kernel too old", Nodes: 2, NodeSamples: []string{"old-1", "old-2"},
 		}},
 	}
-	if got := s.Readiness(nftables); !proto.Equal(got, want) {
+	got := s.Readiness(nftables, Filter{}, "")
+	if got.GetVerdict() != blocked || len(got.GetClusterFindings()) != 1 || len(got.GetUnread()) != 1 || len(got.GetSteps()) != 2 {
+		t.Errorf("of the fleet as a whole: %v", got)
+	}
+	got.Verdict, got.ClusterFindings, got.Unread, got.Steps = 0, nil, nil, nil
+	got.Pools, got.Kernels, got.OsImages = nil, nil, nil
+	if !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	// Another target is judged when somebody asks.
-	if got := s.Readiness(iptables); got.GetReady() != 4 || got.GetUnknown() != 1 || len(got.GetFindings()) != 0 {
+	if got := s.Readiness(iptables, Filter{}, ""); got.GetReady() != 4 || got.GetUnknown() != 1 || len(got.GetFindings()) != 0 {
 		t.Errorf("iptables: %v", got)
 	}
 }
 
 func TestFindingCountsANodeOnce(t *testing.T) {
-	sum := tally{answer: &v1.GetReadinessResponse{Leftovers: &v1.Leftovers{}}, phases: map[v1.Phase]uint64{}, findings: map[string]*findingTally{}}
+	sum := newTally(New(Config{Assess: rule}), &moment{})
 	for i := range 30 {
 		twice := []*v1.Finding{{Id: "x", Severity: v1.Severity_SEVERITY_INFO, Title: "mild"}, {Id: "x", Severity: v1.Severity_SEVERITY_WARNING, Title: "worse"}}
 		sum.add(fmt.Sprintf("n%02d", i), standing{assessment: &v1.Assessment{Findings: twice}})
@@ -74,10 +80,10 @@ func TestAssessmentsAreKept(t *testing.T) {
 		}
 	}
 	expect("one report", 1)
-	s.Readiness(nftables)
-	s.Summaries(nftables, "", 10)
+	s.Readiness(nftables, Filter{}, "")
+	s.Summaries(nftables, Filter{}, "", 10)
 	expect("two questions", 1)
-	s.Readiness(iptables)
+	s.Readiness(iptables, Filter{}, "")
 	expect("another target", 2)
 	beat := func(failures uint64, at int64) {
 		t.Helper()
@@ -99,7 +105,7 @@ func TestBrokenRuleCostsOneNode(t *testing.T) {
 	report(t, bad, kernelSection(t, 6, "panic"))
 	good, _, _ := join(s, "good")
 	report(t, good, kernelSection(t, 6, "6.1.0"))
-	got := s.Readiness(nftables)
+	got := s.Readiness(nftables, Filter{}, "")
 	if got.GetReady() != 1 || got.GetUnknown() != 1 || got.GetFindings()[0].GetId() != "assessment-failed" {
 		t.Errorf("got %v", got)
 	}
@@ -111,7 +117,7 @@ func TestSummariesPageByPage(t *testing.T) {
 	var names []string
 	for after, more := "", true; more; {
 		var page []*v1.NodeSummary
-		page, more = s.Summaries(nftables, after, 10)
+		page, more = s.Summaries(nftables, Filter{}, after, 10)
 		for _, row := range page {
 			names = append(names, row.GetNode())
 		}
@@ -121,10 +127,10 @@ func TestSummariesPageByPage(t *testing.T) {
 		t.Errorf("names %v", names)
 	}
 	// A node that the token names may have gone meanwhile.
-	if page, more := s.Summaries(nftables, "node-000007x", 1); page[0].GetNode() != "node-000008" || !more {
+	if page, more := s.Summaries(nftables, Filter{}, "node-000007x", 1); page[0].GetNode() != "node-000008" || !more {
 		t.Errorf("page %v", page)
 	}
-	if page, more := s.Summaries(nftables, "zzz", 1); len(page) != 0 || more {
+	if page, more := s.Summaries(nftables, Filter{}, "zzz", 1); len(page) != 0 || more {
 		t.Errorf("page %v", page)
 	}
 }
@@ -157,7 +163,7 @@ func TestThousandNodes(t *testing.T) {
 	began := time.Now()
 	s, _ := newStore(t)
 	addNodes(t, s, 1000)
-	if got := s.Readiness(nftables); got.GetNodes() != 1000 || got.GetReady() != 1000 {
+	if got := s.Readiness(nftables, Filter{}, ""); got.GetNodes() != 1000 || got.GetReady() != 1000 {
 		t.Errorf("got %v", got)
 	}
 	if took := time.Since(began); took > 10*time.Second {
@@ -180,7 +186,7 @@ func bytesPerNode(t testing.TB, nodes int) int64 {
 	runtime.ReadMemStats(&before)
 	s, _ := newStore(t)
 	addFullNodes(t, s, nodes)
-	s.Readiness(nftables)
+	s.Readiness(nftables, Filter{}, "")
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	runtime.KeepAlive(s)
@@ -240,9 +246,9 @@ func BenchmarkMemoryPerNode(b *testing.B) {
 func BenchmarkReadiness10000(b *testing.B) {
 	s, _ := newStore(b)
 	addNodes(b, s, 10_000)
-	s.Readiness(nftables)
+	s.Readiness(nftables, Filter{}, "")
 	for b.Loop() {
-		s.Readiness(nftables)
+		s.Readiness(nftables, Filter{}, "")
 	}
 }
 

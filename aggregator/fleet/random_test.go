@@ -137,7 +137,7 @@ func (h *history) compare() {
 	h.forget()
 	h.store.Sweep()
 	h.read()
-	rows, _ := h.store.Summaries(nftables, "", 100)
+	rows, _ := h.store.Summaries(nftables, Filter{}, "", 100)
 	var silent, withSets uint64
 	for _, row := range rows {
 		n := h.nodes[row.GetNode()]
@@ -154,7 +154,7 @@ func (h *history) compare() {
 		h.compareRow(row, n, isSilent)
 		h.compareRow(h.watched[row.GetNode()], n, isSilent)
 	}
-	answer := h.store.Readiness(nftables)
+	answer := h.store.Readiness(nftables, Filter{}, "")
 	if len(rows) != h.known() || len(h.watched) != len(rows) || answer.GetSilent() != silent || answer.GetWithLeftovers() != withSets {
 		h.t.Fatalf("%d rows, %d watched, answer %v; want %d nodes, %d silent, %d with sets", len(rows), len(h.watched), answer, h.known(), silent, withSets)
 	}

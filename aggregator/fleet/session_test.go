@@ -153,7 +153,7 @@ func TestSilence(t *testing.T) {
 	if got.GetReady() != unsure || got.GetVerify() != unsure || got.GetPhase() != v1.Phase_PHASE_SILENT || got.GetLeftovers().GetIpsets() != 3 {
 		t.Errorf("silent: %v", got)
 	}
-	answer := s.Readiness(nftables)
+	answer := s.Readiness(nftables, Filter{}, "")
 	if answer.GetSilent() != 1 || answer.GetUnknown() != 1 || answer.GetReady() != 0 || strings.Join(answer.GetSilentSamples(), " ") != "a" {
 		t.Errorf("readiness %v", answer)
 	}
@@ -196,7 +196,7 @@ func TestForgetting(t *testing.T) {
 	never.Leave()
 	c.advance(24 * time.Hour)
 	s.Sweep()
-	if got := s.Readiness(nftables).GetNodes(); got != 3 {
+	if got := s.Readiness(nftables, Filter{}, "").GetNodes(); got != 3 {
 		t.Fatalf("%d nodes after exactly a day", got)
 	}
 	c.advance(time.Second)

@@ -26,6 +26,11 @@ type Config struct {
 	SilentAfter       int
 	// ForgetAfter is how long a node may be silent before it is forgotten (default 24 h).
 	ForgetAfter time.Duration
+	// Cluster is what else is known of the nodes. Default: nothing.
+	Cluster Cluster
+	// SoakFirst is how long the first node of a pool that switched must be clean and in sync to be done (default 8 h), Soak how
+	// long every other one must (default 15 min).
+	SoakFirst, Soak time.Duration
 	// Log is told of failed assessments. Default slog.Default.
 	Log *slog.Logger
 }
@@ -42,6 +47,15 @@ func (c Config) withDefaults() Config {
 	}
 	if c.ForgetAfter <= 0 {
 		c.ForgetAfter = 24 * time.Hour
+	}
+	if c.Cluster == nil {
+		c.Cluster = alone{}
+	}
+	if c.SoakFirst <= 0 {
+		c.SoakFirst = 8 * time.Hour
+	}
+	if c.Soak <= 0 {
+		c.Soak = 15 * time.Minute
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()
@@ -60,6 +74,7 @@ type Store struct {
 	assessments *interner[facts.Digest, *offrampv1.Assessment]
 	profiles    *interner[profile, struct{}]
 	watchers    watchers
+	index       nodeIndex
 	// asked says for which targets somebody ever asked: those are judged as reports come in, the others are not at all.
 	asked [targets]atomic.Bool
 

@@ -242,7 +242,7 @@ func TestThousandNodesOverTheWire(t *testing.T) {
 	}
 	// They send no heartbeats, and silence begins after 0.3 s here; a node that never reported is neither.
 	l.waitFor("all nodes", func() bool {
-		answer := l.store.Readiness(1)
+		answer := l.store.Readiness(1, fleet.Filter{}, "")
 		return answer.GetReady()+answer.GetSilent() == 1000
 	})
 	if took := time.Since(began); took > patient {

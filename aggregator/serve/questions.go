@@ -39,7 +39,7 @@ func (q *questions) GetReadiness(_ context.Context, request *offrampv1.GetReadin
 	if err != nil {
 		return nil, err
 	}
-	return q.store.Readiness(target), nil
+	return q.store.Readiness(target, fleet.Filter{}, ""), nil
 }
 
 // ListNodes lists the nodes by name, page by page.
@@ -59,7 +59,7 @@ func (q *questions) ListNodes(_ context.Context, request *offrampv1.ListNodesReq
 	if err != nil {
 		return nil, err
 	}
-	nodes, more := q.store.Summaries(target, after, size)
+	nodes, more := q.store.Summaries(target, fleet.Filter{}, after, size)
 	answer := &offrampv1.ListNodesResponse{Nodes: nodes}
 	if more {
 		answer.NextPageToken = makeToken(nodes[len(nodes)-1].GetNode())
@@ -167,7 +167,7 @@ func (q *questions) sendAll(target offrampv1.Target, stream grpc.ServerStreaming
 	var sent uint64
 	for after, more := "", true; more; {
 		var page []*offrampv1.NodeSummary
-		page, more = q.store.Summaries(target, after, defaultPage)
+		page, more = q.store.Summaries(target, fleet.Filter{}, after, defaultPage)
 		for _, node := range page {
 			if err := stream.Send(&offrampv1.WatchResponse{Event: &offrampv1.WatchResponse_Node{Node: node}}); err != nil {
 				return err

@@ -1621,7 +1621,9 @@ type FindingCount struct {
 	// At most 20 names.
 	NodeSamples []string `protobuf:"bytes,6,rep,name=node_samples,json=nodeSamples,proto3" json:"node_samples,omitempty"`
 	// On how many of the nodes the finding leaves the question open.
-	Undecided     uint64 `protobuf:"varint,7,opt,name=undecided,proto3" json:"undecided,omitempty"`
+	Undecided uint64 `protobuf:"varint,7,opt,name=undecided,proto3" json:"undecided,omitempty"`
+	// On how many of the nodes somebody accepted it.
+	Accepted      uint64 `protobuf:"varint,8,opt,name=accepted,proto3" json:"accepted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1701,6 +1703,13 @@ func (x *FindingCount) GetNodeSamples() []string {
 func (x *FindingCount) GetUndecided() uint64 {
 	if x != nil {
 		return x.Undecided
+	}
+	return 0
+}
+
+func (x *FindingCount) GetAccepted() uint64 {
+	if x != nil {
+		return x.Accepted
 	}
 	return 0
 }
@@ -3506,7 +3515,7 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"PhaseCount\x12'\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x11.offramp.v1.PhaseR\x05phase\x12\x14\n" +
-	"\x05nodes\x18\x02 \x01(\x04R\x05nodes\"\xd5\x01\n" +
+	"\x05nodes\x18\x02 \x01(\x04R\x05nodes\"\xf1\x01\n" +
 	"\fFindingCount\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x120\n" +
 	"\bseverity\x18\x02 \x01(\x0e2\x14.offramp.v1.SeverityR\bseverity\x12\x14\n" +
@@ -3514,7 +3523,8 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\x06remedy\x18\x04 \x01(\tR\x06remedy\x12\x14\n" +
 	"\x05nodes\x18\x05 \x01(\x04R\x05nodes\x12!\n" +
 	"\fnode_samples\x18\x06 \x03(\tR\vnodeSamples\x12\x1c\n" +
-	"\tundecided\x18\a \x01(\x04R\tundecided\"\xc1\x02\n" +
+	"\tundecided\x18\a \x01(\x04R\tundecided\x12\x1a\n" +
+	"\baccepted\x18\b \x01(\x04R\baccepted\"\xc1\x02\n" +
 	"\x10ListNodesRequest\x12*\n" +
 	"\x06target\x18\x01 \x01(\x0e2\x12.offramp.v1.TargetR\x06target\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +

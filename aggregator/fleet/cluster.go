@@ -1,0 +1,95 @@
+package fleet
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+// Cluster is what else is known of the nodes. Its methods are called often and must be quick.
+type Cluster interface {
+	// Facts is what the Kubernetes API says; nil without access to it. What it returns is not changed by anybody.
+	Facts() *offrampv1.ClusterFacts
+	// Acceptances are the findings that people accepted; those whose time is over may be among them.
+	Acceptances() []*offrampv1.Acceptance
+}
+
+// alone is a fleet without a Kubernetes API.
+type alone struct{}
+
+func (alone) Facts() *offrampv1.ClusterFacts       { return nil }
+func (alone) Acceptances() []*offrampv1.Acceptance { return nil }
+
+// nodeIndex keeps the Node objects by name, made anew when the facts are others.
+type nodeIndex struct {
+	mu     sync.Mutex
+	of     *offrampv1.ClusterFacts
+	byName map[string]*offrampv1.ClusterNode
+}
+
+func (i *nodeIndex) get(facts *offrampv1.ClusterFacts) map[string]*offrampv1.ClusterNode {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.of != facts || i.byName == nil {
+		i.of, i.byName = facts, make(map[string]*offrampv1.ClusterNode, len(facts.GetNodes()))
+		for _, node := range facts.GetNodes() {
+			i.byName[node.GetName()] = node
+		}
+	}
+	return i.byName
+}
+
+// moment is the fleet's surroundings at one moment: every node of an answer is judged by the same.
+type moment struct {
+	now    time.Time
+	target offrampv1.Target
+	facts  *offrampv1.ClusterFacts
+	nodes  map[string]*offrampv1.ClusterNode
+	// accepted are the acceptances in force, with their selectors.
+	accepted []acceptance
+	// first is the first node of each pool that switched.
+	first map[string]string
+}
+
+type acceptance struct {
+	selector labels.Selector
+	word     *offrampv1.Acceptance
+}
+
+func (s *Store) moment(target offrampv1.Target) *moment {
+	s.asked[target].Store(true)
+	m := &moment{now: s.config.Now(), target: target, facts: s.config.Cluster.Facts()}
+	m.nodes = s.index.get(m.facts)
+	for _, word := range s.config.Cluster.Acceptances() {
+		selector, err := labels.Parse(word.GetSelector())
+		if err == nil && word.GetUntil().AsTime().After(m.now) {
+			m.accepted = append(m.accepted, acceptance{selector, word})
+		}
+	}
+	m.first = s.firstOfPools(m)
+	return m
+}
+
+// acceptedOn returns, by finding, what is accepted on a node.
+func (m *moment) acceptedOn(node string) map[string]*offrampv1.Acceptance {
+	var found map[string]*offrampv1.Acceptance
+	for _, one := range m.accepted {
+		if one.selector.Empty() || one.selector.Matches(labels.Set(m.nodes[node].GetLabels())) {
+			if found == nil {
+				found = map[string]*offrampv1.Acceptance{}
+			}
+			found[one.word.GetFindingId()] = one.word
+		}
+	}
+	return found
+}
+
+// notApplicable reports whether a node has no kube-proxy of Linux.
+func (m *moment) notApplicable(node string) bool {
+	object := m.nodes[node]
+	system := object.GetOperatingSystem()
+	return object.GetVirtual() || (system != "" && system != "linux")
+}
