@@ -57,12 +57,13 @@ func TestPinnedGoesThoughTheGenerationMoved(t *testing.T) {
 // Where anything of it has changed, the kernel refuses all of it.
 func TestPinnedChangesNothingElse(t *testing.T) {
 	for name, change := range map[string][]string{
-		"a rule was added":                  {"iptables-nft", "-t", "nat", "-A", "KUBE-NODE-PORT", "-s", "192.0.2.7", "-j", "RETURN"},
-		"a rule was added behind one":       {"iptables-nft", "-t", "nat", "-A", "KUBE-LOAD-BALANCER", "-s", "192.0.2.7", "-j", "RETURN"},
-		"somebody jumps there":              {"iptables-nft", "-t", "nat", "-A", "MINE", "-j", "KUBE-NODE-PORT"},
-		"a rule was deleted":                {"iptables-nft", "-t", "nat", "-F", "KUBE-LOAD-BALANCER"},
-		"a rule stands in another's stead":  {"nft", "flush chain ip nat KUBE-LOAD-BALANCER; add rule ip nat KUBE-LOAD-BALANCER ip saddr 192.0.2.7 accept"},
-		"it is another table with the name": {"nft", "delete table ip nat; add table ip nat; add chain ip nat KUBE-NODE-PORT; add chain ip nat KUBE-LOAD-BALANCER; add rule ip nat KUBE-LOAD-BALANCER accept"},
+		"a rule was added":                 {"iptables-nft", "-t", "nat", "-A", "KUBE-NODE-PORT", "-s", "192.0.2.7", "-j", "RETURN"},
+		"a rule was added behind one":      {"iptables-nft", "-t", "nat", "-A", "KUBE-LOAD-BALANCER", "-s", "192.0.2.7", "-j", "RETURN"},
+		"somebody jumps there":             {"iptables-nft", "-t", "nat", "-A", "MINE", "-j", "KUBE-NODE-PORT"},
+		"a rule was deleted":               {"iptables-nft", "-t", "nat", "-F", "KUBE-LOAD-BALANCER"},
+		"a rule stands in another's stead": {"nft", "flush chain ip nat KUBE-LOAD-BALANCER; add rule ip nat KUBE-LOAD-BALANCER ip saddr 192.0.2.7 accept"},
+		"it is another table with the name": {"nft", "delete table ip nat; add table ip nat; add chain ip nat KUBE-NODE-PORT; add chain ip nat KUBE-LOAD-BALANCER; " +
+			"add chain ip nat MINE; add rule ip nat KUBE-LOAD-BALANCER accept"}, // its rule has the handle of the one that was seen
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !enterNFT(t) {

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"testing"
 
+	"offramp.dev/offramp/agent/cleanup"
 	"offramp.dev/offramp/e2e/cluster"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
@@ -17,9 +18,15 @@ func TestLiveIPTables(t *testing.T) {
 
 func liveIPTables(t *testing.T, spec cluster.NodeSpec) {
 	l := newLive(t, spec)
-	end(t, l.start(t, "ipvs"))
-	p := l.start(t, "iptables")
+	p := l.start(t, "ipvs")
+	through, err := l.pods[0].StartLoadAt(t.Context(), l.pace, "pod/through-ipvs=long:"+clusterIP, "pod/through-ipvs6=long:"+clusterIP6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end(t, p)
+	p = l.start(t, "iptables")
 	l.checkLeft(t)
+	l.refusesToCut(t, through)
 
 	l.backwards(t)
 	p = l.refusesAnotherMode(t, p)
@@ -38,6 +45,16 @@ func liveIPTables(t *testing.T, spec cluster.NodeSpec) {
 	}
 	l.isDone(t, "iptables")
 	end(t, l.goesOn(t, p))
+}
+
+// refusesToCut makes sure that connections through IPVS, which outlive a switch to iptables mode, keep a clean-up from beginning.
+func (l *live) refusesToCut(t *testing.T, through *cluster.Load) {
+	t.Helper()
+	before := l.native(t)
+	refused := l.mustExit(t, 2, l.applyArgs("iptables", "--yes")...)
+	contains(t, "what refuses with connections through IPVS", refusals(t, refused), cleanup.GuardConnections)
+	l.native(t).mustEqual(t, "an apply that would have cut connections", before)
+	noFailure(t, "connections through IPVS", ended(t, through))
 }
 
 // digestOf is a plan's digest as people give it to apply.
