@@ -2,7 +2,9 @@ package collect
 
 import (
 	"errors"
+	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,7 +13,7 @@ import (
 func bound(t *testing.T, link int, prefix string) linkAddress {
 	t.Helper()
 	parsed := netip.MustParsePrefix(prefix)
-	address, ok := on(link, parsed.Addr().AsSlice(), uint8(parsed.Bits())) //nolint:gosec // 0 to 128
+	address, ok := on(link, parsed.Addr().AsSlice(), uint8(parsed.Bits()))
 	if !ok || address.prefix() != parsed {
 		t.Fatalf("%s became %s", prefix, address.prefix())
 	}
@@ -43,5 +45,26 @@ func TestAnAddressBoundTwice(t *testing.T) {
 	}
 	if content.GetIpv4Addresses() != 3 || content.GetList().GetCount() != 2 || content.GetOwner() != "kube-proxy/ipvs" {
 		t.Errorf("%v", content)
+	}
+}
+
+// The list is in the order of texts, whatever it is sorted by.
+func TestAddressesAreSortedAsTexts(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var all []linkAddress
+	var want []string
+	for range 5000 {
+		ip := netip.AddrFrom4([4]byte{10, byte(random.Uint32N(256)), byte(random.Uint32N(256)), byte(random.Uint32N(3))})
+		all = append(all, bound(t, 2, ip.String()+"/32"))
+		want = append(want, ip.String())
+	}
+	for _, ip := range []string{"fd00::a", "::ffff:10.0.0.1", "2001:db8::1", "1::"} {
+		all = append(all, bound(t, 2, ip+"/128"))
+		want = append(want, ip)
+	}
+	slices.Sort(want)
+	network := &network{links: map[int]linkHeader{2: {name: "kube-ipvs0", kind: "dummy"}}, addresses: all}
+	if diff := cmp.Diff(slices.Compact(want), network.ipvsLinkAddresses()); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -7,59 +7,86 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"offramp.dev/offramp/internal/benchtarget"
 	"offramp.dev/offramp/internal/kubeproxy"
 	"offramp.dev/offramp/internal/nstest"
 )
 
-// cpu is the processor time that this process, or the children it waited for, have used.
-func cpu(b *testing.B, who int) time.Duration {
-	b.Helper()
-	var usage unix.Rusage
-	if err := unix.Getrusage(who, &usage); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+// comparison is what a benchmark measures of a reading against a native tool that yields the same facts on the same state.
+type comparison struct {
+	// most is the target for the processor time of ours over that of the tool; 0 for none.
+	most float64
+	// bare asks the kernel the same without looking at its answer: what no reader can go below. It may be nil.
+	bare func(context.Context) error
+	tool []string
 }
 
-// compare runs ours and the native tool in turns, and reports the processor time of ours over that of the tool.
-func compare(b *testing.B, most float64, ours func(context.Context) error, tool string, args ...string) {
+// measure runs ours, what is bare of it, and the tool in turns, and holds the ratio against its target.
+func (c comparison) measure(b *testing.B, ours func(context.Context) error) {
 	b.Helper()
-	if _, err := exec.LookPath(tool); err != nil {
-		b.Skipf("needs %s", tool)
+	if _, err := exec.LookPath(c.tool[0]); err != nil {
+		b.Skipf("needs %s", c.tool[0])
 	}
-	var own, native time.Duration
-	rounds := 0
-	for b.Loop() {
-		rounds++
-		before := cpu(b, unix.RUSAGE_SELF)
-		if err := ours(b.Context()); err != nil {
-			b.Fatal(err)
+	b.ReportAllocs()
+	must := func(do func(context.Context) error) func() {
+		return func() {
+			if err := do(b.Context()); err != nil {
+				b.Fatal(err)
+			}
 		}
-		own += cpu(b, unix.RUSAGE_SELF) - before
-		before = cpu(b, unix.RUSAGE_CHILDREN)
-		if err := exec.CommandContext(b.Context(), tool, args...).Run(); err != nil {
-			b.Fatalf("%s %v: %v", tool, args, err)
-		}
-		native += cpu(b, unix.RUSAGE_CHILDREN) - before
 	}
-	ratio := float64(own) / float64(native)
-	b.ReportMetric(ratio, "x-"+tool)
-	b.ReportMetric(float64(own.Milliseconds())/float64(rounds), "own-cpu-ms/op")
-	b.ReportMetric(float64(native.Milliseconds())/float64(rounds), "native-cpu-ms/op")
-	if ratio > most {
-		// Not a failure: on a busy machine the ratio moves by half. The number is there to be read.
-		b.Logf("OVER THE LIMIT: %.2f times the processor time of %s %v, at most %.2f may be", ratio, tool, args, most)
+	turns := []benchtarget.Turn{{Who: unix.RUSAGE_SELF, Do: must(ours)}, {Who: unix.RUSAGE_CHILDREN, Do: must(func(ctx context.Context) error {
+		return exec.CommandContext(ctx, c.tool[0], c.tool[1:]...).Run()
+	})}}
+	if c.bare != nil {
+		turns = append(turns, benchtarget.Turn{Who: unix.RUSAGE_SELF, Do: must(c.bare)})
+	}
+	used := benchtarget.Turns(b, turns...)
+	tool, note := strings.Join(c.tool, " "), ""
+	ratio := float64(used[0]) / float64(used[1])
+	b.ReportMetric(ratio, "x-of-native")
+	b.ReportMetric(float64(used[0].Microseconds())/1000, "cpu-ms/op")
+	b.ReportMetric(float64(used[1].Microseconds())/1000, "native-cpu-ms/op")
+	if c.bare != nil {
+		bare := float64(used[2]) / float64(used[1])
+		b.ReportMetric(bare, "x-bare")
+		note = fmt.Sprintf("of that %.2f for the kernel's answer alone, not looked at", bare)
+	}
+	if c.most > 0 {
+		benchtarget.AtMost(b, "processor time against `"+tool+"`", ratio, c.most, note)
+	}
+}
+
+// bare sends a request, so many times, and drops the answer.
+func bare(protocol, times int, request func() *nl.NetlinkRequest) func(context.Context) error {
+	return func(ctx context.Context) error {
+		s, err := openSocket(protocol)
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		for range times {
+			if err := s.dump(ctx, request(), func([]byte) error { return nil }); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }
 
 // BenchmarkRatioAddresses: 10,000 addresses on kube-ipvs0.
 func BenchmarkRatioAddresses(b *testing.B) {
 	enterWithAddresses(b)
-	compare(b, 0.5, func(ctx context.Context) error {
+	addresses := func() *nl.NetlinkRequest {
+		request := nl.NewNetlinkRequest(unix.RTM_GETADDR, unix.NLM_F_DUMP)
+		request.AddData(nl.NewIfAddrmsg(unix.AF_UNSPEC))
+		return request
+	}
+	comparison{0.5, bare(unix.NETLINK_ROUTE, 1, addresses), []string{"ip", "addr"}}.measure(b, func(ctx context.Context) error {
 		network, _, err := readNetwork(ctx)
 		if err != nil {
 			return err
@@ -69,19 +96,19 @@ func BenchmarkRatioAddresses(b *testing.B) {
 		}
 		addressesSection(network)
 		return nil
-	}, "ip", "addr")
+	})
 }
 
 // BenchmarkRatioLink: the same with routes, sockets and neighbours.
 func BenchmarkRatioLink(b *testing.B) {
 	enterWithAddresses(b)
-	compare(b, 1, func(ctx context.Context) error {
+	comparison{0, nil, []string{"ip", "addr"}}.measure(b, func(ctx context.Context) error {
 		content := (&scan{scanner: New(Config{Host: DefaultHost()})}).readIPVSLink(ctx).GetStable().GetIpvsLink()
 		if content.GetLocalRoutes() != 10_000 || content.GetSurroundingsError() != "" {
 			return fmt.Errorf("%d routes, %s", content.GetLocalRoutes(), content.GetSurroundingsError())
 		}
 		return nil
-	}, "ip", "addr")
+	})
 }
 
 // BenchmarkRatioIPSets: kube-proxy's 34 sets with 100,000 entries.
@@ -93,13 +120,14 @@ func BenchmarkRatioIPSets(b *testing.B) {
 		b.Skipf("%v: %s", err, out)
 	}
 	mods := newModules(DefaultHost())
-	compare(b, 0.5, func(ctx context.Context) error {
+	twice := bare(unix.NETLINK_NETFILTER, 2, setNamesRequest)
+	comparison{0.5, twice, []string{"ipset", "list", "-t"}}.measure(b, func(ctx context.Context) error {
 		content := readIPSets(ctx, mods).GetStable().GetIpsets()
 		if content.GetSets() != 34 || content.GetEntries() != 100_000 {
 			return fmt.Errorf("%d sets, %d entries", content.GetSets(), content.GetEntries())
 		}
 		return nil
-	}, "ipset", "list", "-t")
+	})
 }
 
 // kubeProxySets are all of kube-proxy's sets, with so many entries in those of cluster IPs and loop-back.
@@ -151,11 +179,11 @@ func BenchmarkRatioIPVS(b *testing.B) {
 	if out, err := command.CombinedOutput(); err != nil {
 		b.Fatalf("%v: %.500s", err, out)
 	}
-	compare(b, 0.5, func(ctx context.Context) error {
+	comparison{0.5, nil, []string{"ipvsadm", "-Sn"}}.measure(b, func(ctx context.Context) error {
 		table, _, _, err := readAgreedIPVS(ctx, host, func(context.Context) claims { return claims{} })
 		if err == nil && len(table.servers) != 10_000 {
 			err = fmt.Errorf("%d virtual servers", len(table.servers))
 		}
 		return err
-	}, "ipvsadm", "-Sn")
+	})
 }

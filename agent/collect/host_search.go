@@ -19,6 +19,7 @@ type searcher struct {
 	tree       *hostTree
 	cache      *fileCache
 	unreadable []string
+	block      []byte // made for the first file
 }
 
 // lines hands each line of a file to visit, which returns what it found in it. found is false where the file is certainly not
@@ -41,7 +42,10 @@ func (s *searcher) lines(what, name string, visit func(line string) []string) (r
 	if known, ok := s.cache.get(what+" "+name, at); ok {
 		return known, true, nil
 	}
-	result, err = searchLines(file, visit)
+	if s.block == nil {
+		s.block = make([]byte, searchBlock)
+	}
+	result, err = searchLines(file, s.block, visit)
 	if err != nil {
 		return nil, true, s.tree.describe(name, err)
 	}
@@ -75,11 +79,11 @@ func (s *searcher) note(place string) { s.unreadable = append(s.unreadable, clea
 // searchBlock is how much of a file is searched at once, in bytes.
 const searchBlock = 1 << 16
 
-// searchLines reads lines of any length; one that is longer than a block is cut into several. What visit returns may be a
-// part of the line.
-func searchLines(file io.Reader, visit func(line string) []string) ([]string, error) {
+// searchLines reads lines of any length; one that is longer than the block is cut into several. What visit returns may be a
+// part of the line. block is what the file is read into.
+func searchLines(file io.Reader, block []byte, visit func(line string) []string) ([]string, error) {
 	var result []string
-	block, held := make([]byte, searchBlock), 0
+	held := 0
 	for read := 0; ; {
 		count, err := io.ReadFull(file, block[held:])
 		read += count

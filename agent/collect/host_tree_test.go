@@ -176,10 +176,10 @@ func TestFilesAreSearchedOnce(t *testing.T) {
 
 func TestSearchLinesIsBounded(t *testing.T) {
 	all := func(line string) []string { return []string{line} }
-	if _, err := searchLines(zeros{}, all); !errors.Is(err, errTooBig) {
+	if _, err := searchLines(zeros{}, make([]byte, searchBlock), all); !errors.Is(err, errTooBig) {
 		t.Errorf("a file without end: %v", err)
 	}
-	lines, err := searchLines(strings.NewReader(strings.Repeat("x\n", 10*maxListed)), all)
+	lines, err := searchLines(strings.NewReader(strings.Repeat("x\n", 10*maxListed)), make([]byte, searchBlock), all)
 	if err != nil || len(lines) > maxListed {
 		t.Errorf("%d lines, %v", len(lines), err)
 	}

@@ -1,9 +1,11 @@
 package collect
 
 import (
+	"encoding/binary"
 	"iter"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"offramp.dev/offramp/internal/facts"
@@ -67,16 +69,65 @@ func (n *network) onIPVSLink() iter.Seq[netip.Addr] {
 // ipvsLinkAddresses is LIST_NAME_IPVS_LINK_ADDRESSES, sorted. An address that is bound twice, with two prefix lengths,
 // is in it once. All items share one piece of memory: what is kept is to be cloned.
 func (n *network) ipvsLinkAddresses() []string {
-	text := make([]byte, 0, len("255.255.255.255\n")*len(n.addresses))
+	ranks := byteRanks()
+	var short []uint64
+	var long []string
 	for address := range n.onIPVSLink() {
-		text = append(address.AppendTo(text), '\n')
+		if address.Is4() {
+			short = append(short, ranks.of(address.As4()))
+		} else {
+			long = append(long, address.String())
+		}
 	}
-	if len(text) == 0 {
+	slices.Sort(short)
+	items := addressTexts(slices.Compact(short))
+	if len(long) > 0 {
+		items = append(items, long...)
+		slices.Sort(items)
+	}
+	return slices.Compact(items)
+}
+
+// ranks are the places of the numbers 0 to 255 among their texts: "10" is before "2". Since a dot is before any digit, IPv4
+// addresses are in the order of their texts when they are in the order of the ranks of their bytes, and sorting numbers
+// takes a third of the time.
+type ranks [256]uint8
+
+func byteRanks() *ranks {
+	var texts [256]string
+	for i := range texts {
+		texts[i] = strconv.Itoa(i)
+	}
+	slices.Sort(texts[:])
+	var all ranks
+	for rank, text := range texts {
+		number, _ := strconv.Atoi(text)
+		all[number] = uint8(rank) //nolint:gosec // below 256
+	}
+	return &all
+}
+
+// of puts an address behind the ranks of its bytes, so that it need not be found from them.
+func (r *ranks) of(address [4]byte) uint64 {
+	var order [4]byte
+	for i, number := range address {
+		order[i] = r[number]
+	}
+	return uint64(binary.BigEndian.Uint32(order[:]))<<32 | uint64(binary.BigEndian.Uint32(address[:]))
+}
+
+// addressTexts writes IPv4 addresses, the lower halves of numbers, into one piece of memory.
+func addressTexts(addresses []uint64) []string {
+	if len(addresses) == 0 {
 		return nil
 	}
-	items := strings.Split(string(text[:len(text)-1]), "\n")
-	slices.Sort(items)
-	return slices.Compact(items)
+	text := make([]byte, 0, len("255.255.255.255\n")*len(addresses))
+	var raw [8]byte
+	for _, address := range addresses {
+		binary.BigEndian.PutUint64(raw[:], address)
+		text = append(netip.AddrFrom4([4]byte(raw[4:])).AppendTo(text), '\n')
+	}
+	return strings.Split(string(text[:len(text)-1]), "\n")
 }
 
 func cloned(items []string) []string {

@@ -1,15 +1,18 @@
 package collect
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
 // BenchmarkReadNetfilter reads 5,000 chains with 15,000 rules as iptables mode makes them, against iptables-nft-save.
@@ -17,43 +20,11 @@ func BenchmarkReadNetfilter(b *testing.B) {
 	enterNamespace(b)
 	restore(b, "iptables-nft-restore", manyServices(2500))
 	mods := newModules(DefaultHost())
-	againstNative(b, func() {
-		section, _, _ := readNetfilter(b.Context(), DefaultHost(), mods)
-		checkBench(b, section.GetStable().GetIptables().GetTables()[0].GetRules())
-	}, "iptables-nft-save")
-}
-
-// BenchmarkReadNFTables reads a table of kube-proxy's with 50,000 elements in its map of Services for the first time, their
-// digest included, against nft with elements, which yields the same facts.
-func BenchmarkReadNFTables(b *testing.B) {
-	readTables(b, 50_000, false, "nft", "list", "ruleset")
-}
-
-// BenchmarkReadNFTablesAgain reads it where nothing was committed, against nft without elements.
-func BenchmarkReadNFTablesAgain(b *testing.B) {
-	readTables(b, 50_000, true, "nft", "-t", "list", "ruleset")
-}
-
-// BenchmarkReadNFTablesShape reads as many chains and hardly an element for the first time, against nft without elements.
-func BenchmarkReadNFTablesShape(b *testing.B) {
-	readTables(b, 10, false, "nft", "-t", "list", "ruleset")
-}
-
-func readTables(b *testing.B, services int, again bool, name string, args ...string) {
-	b.Helper()
-	enterNamespace(b)
-	restore(b, "nft", manyElements(5000, services), "-f", "-")
-	mods := newModules(DefaultHost())
-	rules := newRuleReader(DefaultHost(), mods)
-	againstNative(b, func() {
-		if !again {
-			rules = newRuleReader(DefaultHost(), mods)
-		}
-		content := rules.readNFT(b.Context())[2].GetStable().GetNftables()
-		if count := content.GetList().GetCount(); count != uint64(services) {
-			b.Fatalf("%d Services read, want %d", count, services)
-		}
-	}, name, args...)
+	rules := bare(unix.NETLINK_NETFILTER, 1, func() *nl.NetlinkRequest { return nftRequest(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP) })
+	comparison{0.25, rules, []string{"iptables-nft-save"}}.measure(b, func(ctx context.Context) error {
+		section, _, _ := readNetfilter(ctx, DefaultHost(), mods)
+		return checkBench(section)
+	})
 }
 
 // BenchmarkReadNetfilterAgain reads the same ruleset with a reader that knows it already.
@@ -61,41 +32,47 @@ func BenchmarkReadNetfilterAgain(b *testing.B) {
 	enterNamespace(b)
 	restore(b, "iptables-nft-restore", manyServices(2500))
 	rules := newRuleReader(DefaultHost(), newModules(DefaultHost()))
-	againstNative(b, func() {
-		checkBench(b, rules.readNFT(b.Context())[0].GetStable().GetIptables().GetTables()[0].GetRules())
-	}, "iptables-nft-save")
+	comparison{0.25, nil, []string{"iptables-nft-save"}}.measure(b, func(ctx context.Context) error {
+		return checkBench(rules.readNFT(ctx)[0])
+	})
 }
 
-// againstNative measures processor time, the kernel's included, as a ratio to that of the native tool for the same, in the
-// same run: the two take turns, so that a busy machine slows both.
-func againstNative(b *testing.B, read func(), name string, args ...string) {
+// BenchmarkReadNFTables reads a table of kube-proxy's with 50,000 elements in its map of Services for the first time, their
+// digest included, against nft with elements, which yields the same facts.
+func BenchmarkReadNFTables(b *testing.B) {
+	elements := bare(unix.NETLINK_NETFILTER, 1, func() *nl.NetlinkRequest {
+		return elementsRequest(nftTableKey{unix.NFPROTO_IPV4, "kube-proxy"}, "service-ips", unix.NLM_F_DUMP)
+	})
+	readTables(b, 50_000, false, comparison{0.25, elements, []string{"nft", "list", "ruleset"}})
+}
+
+// BenchmarkReadNFTablesAgain reads it where nothing was committed, against nft without elements.
+func BenchmarkReadNFTablesAgain(b *testing.B) {
+	readTables(b, 50_000, true, comparison{0.25, nil, []string{"nft", "-t", "list", "ruleset"}})
+}
+
+// BenchmarkReadNFTablesShape reads as many chains and hardly an element for the first time, against nft without elements.
+func BenchmarkReadNFTablesShape(b *testing.B) {
+	rules := bare(unix.NETLINK_NETFILTER, 1, func() *nl.NetlinkRequest { return nftRequest(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP) })
+	readTables(b, 10, false, comparison{0.25, rules, []string{"nft", "-t", "list", "ruleset"}})
+}
+
+func readTables(b *testing.B, services int, again bool, against comparison) {
 	b.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		b.Skipf("needs %s", name)
-	}
-	b.ReportAllocs()
-	read() // the first one makes buffers, and reads what is built into the kernel
-	var ours, native time.Duration
-	rounds := 0
-	for b.Loop() {
-		before := processorTime(b)
-		read()
-		ours += processorTime(b) - before
-		rounds++
-		if rounds > 20 {
-			continue // the native tool is slow
+	enterNamespace(b)
+	restore(b, "nft", manyElements(5000, services), "-f", "-")
+	mods := newModules(DefaultHost())
+	rules := newRuleReader(DefaultHost(), mods)
+	against.measure(b, func(ctx context.Context) error {
+		if !again {
+			rules = newRuleReader(DefaultHost(), mods)
 		}
-		b.StopTimer()
-		command := exec.CommandContext(b.Context(), name, args...)
-		if err := command.Run(); err != nil {
-			b.Fatal(err)
+		content := rules.readNFT(ctx)[2].GetStable().GetNftables()
+		if count := content.GetList().GetCount(); count != uint64(services) {
+			return fmt.Errorf("%d Services read, want %d", count, services)
 		}
-		native += command.ProcessState.UserTime() + command.ProcessState.SystemTime()
-		b.StartTimer()
-	}
-	each := ours / time.Duration(rounds)
-	b.ReportMetric(float64(each.Microseconds())/1000, "cpu-ms/op")
-	b.ReportMetric(float64(each)/float64(native/time.Duration(min(rounds, 20))), "x-of-native")
+		return nil
+	})
 }
 
 // manyElements is a table of kube-proxy's with so many chains, and Services that lead to them.
@@ -130,15 +107,18 @@ func BenchmarkReadIptablesLegacy(b *testing.B) {
 		if err := s.close(); err != nil {
 			b.Fatal(err)
 		}
-		checkBench(b, rules.facts().GetTables()[0].GetRules())
+		if got := rules.facts().GetTables()[0].GetRules(); got != 15000 {
+			b.Fatalf("%d rules read, want 15000", got)
+		}
 	}
 }
 
-func checkBench(b *testing.B, rules uint64) {
-	b.Helper()
-	if rules != 15000 {
-		b.Fatalf("%d rules read, want 15000", rules)
+func checkBench(section *offrampv1.Section) error {
+	tables := section.GetStable().GetIptables().GetTables()
+	if len(tables) == 0 || tables[0].GetRules() != 15000 {
+		return fmt.Errorf("read %v %s, want one table with 15000 rules", tables, section.GetStable().GetError())
 	}
+	return nil
 }
 
 // manyServices is a nat table with services KUBE-SVC chains, as many KUBE-SEP chains, and six rules for each pair.

@@ -75,11 +75,11 @@ func readSockets(ctx context.Context, host Host, visit func(hostSocket)) error {
 // connections that are over left out, is certainly zero (sockstat_seq_show in net/ipv4/proc.c). For each list of TCP sockets
 // the kernel walks its whole hash table, which takes some milliseconds on a big machine.
 func hasNoSockets(host Host, file string) bool {
-	counts, name := "sockstat", strings.ToUpper(file)
+	counts, name := filepath.Join(host.Proc, "net/sockstat"), strings.ToUpper(file)
 	if strings.HasSuffix(file, "6") {
-		counts = "sockstat6"
+		counts += "6"
 	}
-	text, err := os.ReadFile(filepath.Join(host.Proc, "net", counts))
+	text, err := os.ReadFile(counts) //nolint:gosec // a file of the kernel's
 	if err != nil {
 		return false
 	}
