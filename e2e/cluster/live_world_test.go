@@ -40,7 +40,7 @@ func newLive(t *testing.T, spec cluster.NodeSpec) *live {
 	}
 	const path = "/usr/local/bin/offramp-agent"
 	// The one processor of a machine in software is for the traffic first, as it is where a pod's share of it is bounded.
-	l := &live{agent: []string{"busybox", "nice", "-n", "5", path}, state: "/var/lib/offramp", pace: cluster.Pace{Interval: 100 * time.Millisecond, Timeout: 10 * time.Second}}
+	l := &live{agent: []string{"sh", "-c", `busybox renice -n 5 -p $$ && exec "$@"`, "sh", path}, state: "/var/lib/offramp", pace: cluster.Pace{Interval: 100 * time.Millisecond, Timeout: 10 * time.Second}}
 	spec.Files = []lab.File{{Path: path, Host: built, Mode: 0o755}}
 	spec.Disk = 64
 	l.world = newWorld(t, spec)
