@@ -132,6 +132,7 @@ func (s *runSettings) run(ctx context.Context, stdout, stderr io.Writer) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(ctx, listener) })
 	group.Go(func() error { store.Run(ctx); return nil })
+	group.Go(func() error { serve.WarnOfExpiry(ctx, identified.tls, log); return nil })
 	for _, run := range identified.run {
 		group.Go(func() error { run(ctx); return nil })
 	}

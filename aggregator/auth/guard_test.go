@@ -3,6 +3,7 @@ package auth
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -50,7 +51,7 @@ func TestAnAgentSpeaksForItsOwnNode(t *testing.T) {
 	cluster := newAPIServer(t)
 	h := startHall(t, cluster.newTokens(nil))
 	for node, want := range map[string]codes.Code{
-		"node-a": codes.Unimplemented, "node-b": codes.PermissionDenied, "": codes.InvalidArgument, "node-a ": codes.PermissionDenied, "NODE-A": codes.PermissionDenied,
+		"node-a": codes.Unimplemented, "node-b": codes.PermissionDenied, "": codes.InvalidArgument, "node-a\n": codes.PermissionDenied, "NODE-A": codes.PermissionDenied,
 	} {
 		stream := h.connect(t.Context(), cluster.mint(token{}))
 		if err := stream.Send(helloFrom(node)); err != nil {
@@ -197,3 +198,42 @@ type oneMessage struct {
 
 func (s *oneMessage) Context() context.Context { return s.ctx }
 func (s *oneMessage) RecvMsg(any) error        { return nil }
+
+// 5,000 agents come back at once while the API server does not answer: each is heard at once.
+func TestManyStreamsDoNotWait(t *testing.T) {
+	const connections, each = 50, 100
+	cluster := newAPIServer(t)
+	hang := make(chan struct{})
+	tokens := cluster.newTokens(nil)
+	cluster.set(func() { cluster.hang = hang })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { tokens.Run(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); close(hang); <-ended })
+	h := startHall(t, tokens)
+	var all sync.WaitGroup
+	began := time.Now()
+	for c := range connections {
+		client := offrampv1.NewAgentServiceClient(h.dial())
+		for i := range each {
+			name := fmt.Sprintf("node-%d-%d", c, i)
+			text := cluster.mint(token{node: name, pod: "pod-of-" + name})
+			all.Go(func() {
+				stream, err := client.Connect(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+text))
+				if err == nil {
+					_ = stream.Send(helloFrom(name))
+					_, err = stream.Recv()
+				}
+				if status.Code(err) != codes.Unimplemented {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	took := time.Since(began)
+	t.Logf("%d streams were heard within %s, %d reviews were begun", connections*each, took.Round(time.Millisecond), cluster.asked("review"))
+	if got := cluster.asked("review"); got > reviewsAtOnce || took > time.Minute {
+		t.Errorf("%d reviews were begun within %s", got, took)
+	}
+}

@@ -1,0 +1,89 @@
+package identity
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"offramp.dev/offramp/e2e/authority"
+	"offramp.dev/offramp/e2e/programs"
+)
+
+func kubectlPath() string { return programs.Kubectl() }
+
+// middle is somebody on the way, with a certificate for the right name by a CA of his own. He notes what he can read.
+type middle struct {
+	address string
+	mu      sync.Mutex
+	read    bytes.Buffer
+}
+
+func (s *stage) startMiddle() *middle {
+	s.Helper()
+	made, err := authority.Make(s.TempDir(), netip.MustParseAddr(s.lab.HostAddr()))
+	if err != nil {
+		s.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(made.ServerCert, made.ServerKey)
+	if err != nil {
+		s.Fatal(err)
+	}
+	socket, err := s.lab.Listen(s.Context(), "tcp", s.lab.HostAddr()+":0")
+	if err != nil {
+		s.Fatal(err)
+	}
+	m := &middle{address: socket.Addr().String()}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := socket.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { m.serve(tls.Server(conn, config)) })
+		}
+	})
+	s.Cleanup(func() { _ = socket.Close(); all.Wait() })
+	return m
+}
+
+func (m *middle) serve(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	content, _ := io.ReadAll(io.LimitReader(conn, 1<<20))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.read.Write(content)
+}
+
+func (m *middle) heard() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.read.String()
+}
+
+// Without Offramp's CA nobody on the way gets a token, of a node or of a person.
+func TestManInTheMiddle(t *testing.T) {
+	s := setUp(t)
+	m := s.startMiddle()
+	token := s.file("token-node-m", s.agentToken("node-m"))
+	agent := start(t, s.lab, "the agent of node-m", s.agentCommand("node-m", m.address, token)...)
+	agent.says(t, 0, "unknown authority")
+	s.bind("ada", "offramp-be-viewer")
+	out, code := s.run(kubectlPath(), "--kubeconfig", s.admin, "--as", "ada", "--aggregator", m.address, "status")
+	if code != 1 || !strings.Contains(out, "signed by nobody we trust") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if heard := m.heard(); heard != "" {
+		t.Errorf("the man in the middle read %d bytes", len(heard))
+	}
+	if s.summary("node-m") != nil {
+		t.Error("node-m is in view")
+	}
+	s.stands("somebody stood in the middle")
+}
