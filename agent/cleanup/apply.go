@@ -145,6 +145,9 @@ type run struct {
 	result  *offrampv1.CleanupResult
 	journal *journal
 	flows   udpFlows
+	// table is the latest look at the IPVS table, as of tableAt.
+	table   ipvsTable
+	tableAt time.Time
 	surfaces
 
 	// broken is why nothing more is done: the journal cannot be written, or the context is over.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -14,7 +15,6 @@ import (
 
 // each does operations that stand alone, one by one. It goes on after one that fails.
 func (r *run) each(ctx context.Context, operations []*offrampv1.Operation, results []*offrampv1.OperationResult) {
-	var table ipvsTable
 	for i, operation := range operations {
 		var existed bool
 		var err error
@@ -22,11 +22,8 @@ func (r *run) each(ctx context.Context, operations []*offrampv1.Operation, resul
 		case *offrampv1.Operation_SetRouteSource:
 			existed, err = r.setSource(change.SetRouteSource)
 		case *offrampv1.Operation_DeleteVirtualServer:
-			if table == nil {
-				// Read anew for each batch: what has changed hands since the plan was made must stay.
-				table, err = readIPVSTable(r.config.Proc)
-			}
-			if err == nil {
+			var table ipvsTable
+			if table, err = r.recentTable(); err == nil {
 				existed, err = r.deleteServer(change.DeleteVirtualServer, table)
 			}
 		case *offrampv1.Operation_DeleteLink:
@@ -44,6 +41,22 @@ func (r *run) each(ctx context.Context, operations []*offrampv1.Operation, resul
 		}
 		settle(results[i], existed, err)
 	}
+}
+
+// tableAge is how old a look at the IPVS table may be by which a virtual server is deleted. With 10,000 of them a look costs as
+// much as hundreds of deletions.
+const tableAge = 2 * time.Second
+
+// recentTable is the IPVS table as of a moment ago: what has changed hands since the plan was made must stay.
+func (r *run) recentTable() (ipvsTable, error) {
+	if r.table != nil && r.config.Now().Sub(r.tableAt) < tableAge {
+		return r.table, nil
+	}
+	table, err := readIPVSTable(r.config.Proc)
+	if err == nil {
+		r.table, r.tableAt = table, r.config.Now()
+	}
+	return table, err
 }
 
 // settle notes how an operation ended. Verification has the last word.
