@@ -36,8 +36,9 @@ var (
 // question is a request that waits for its answer, or gets it.
 type question struct {
 	request *offrampv1.DetailRequest
-	ctx     context.Context //nolint:containedctx // it lives as long as the question, through a queue
-	cancel  context.CancelCauseFunc
+	// calledOff and cancel belong to pending.mu; cancel is nil until the answer begins.
+	calledOff bool
+	cancel    context.CancelCauseFunc
 }
 
 // pending are the questions of one stream that are not answered yet, by their id.
@@ -46,9 +47,8 @@ type pending struct {
 	all map[uint64]*question
 }
 
-func (p *pending) add(ctx context.Context, request *offrampv1.DetailRequest) *question {
+func (p *pending) add(request *offrampv1.DetailRequest) *question {
 	q := &question{request: request}
-	q.ctx, q.cancel = context.WithCancelCause(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all == nil {
@@ -58,8 +58,17 @@ func (p *pending) add(ctx context.Context, request *offrampv1.DetailRequest) *qu
 	return q
 }
 
+// begin takes what stops the answer from now on, and stops it at once where the question was called off before.
+func (p *pending) begin(q *question, cancel context.CancelCauseFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q.cancel = cancel
+	if q.calledOff {
+		cancel(errCalledOff)
+	}
+}
+
 func (p *pending) done(q *question) {
-	q.cancel(nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all[q.request.GetId()] == q {
@@ -71,14 +80,19 @@ func (p *pending) done(q *question) {
 func (p *pending) callOff(id uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if q := p.all[id]; q != nil {
+	q := p.all[id]
+	if q == nil {
+		return
+	}
+	q.calledOff = true
+	if q.cancel != nil {
 		q.cancel(errCalledOff)
 	}
 }
 
 // ask puts a question into the queue. A full one is answered at once: the aggregator asks for too much.
 func (c *conversation) ask(ctx context.Context, request *offrampv1.DetailRequest) error {
-	q := c.pending.add(ctx, request)
+	q := c.pending.add(request)
 	select {
 	case c.questions <- q:
 		return nil
@@ -107,7 +121,10 @@ func (c *conversation) answerQuestions(ctx context.Context) error {
 // answer sends the parts as they are read, and in any case a last one. It waits for the aggregator to take each, no longer
 // than the whole may take.
 func (c *conversation) answer(ctx context.Context, q *question) error {
-	limited, cancel := context.WithTimeoutCause(q.ctx, c.config.limits.answer,
+	stoppable, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	c.pending.begin(q, stop)
+	limited, cancel := context.WithTimeoutCause(stoppable, c.config.limits.answer,
 		fmt.Errorf("it was not read and sent within %v", c.config.limits.answer))
 	defer cancel()
 	out := &outgoing{id: q.request.GetId(), put: func(message *offrampv1.ConnectRequest) error { return c.put(limited, message) }}

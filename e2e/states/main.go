@@ -29,7 +29,7 @@ func main() {
 	os.Exit(code)
 }
 
-var errUsage = errors.New("usage: states record -o FILE COMMAND [ARGUMENT ...] | states check [-kernels LIST] FILE ...")
+var errUsage = errors.New("usage: states record -o FILE COMMAND... | states check [-kernels LIST] FILE")
 
 func do(ctx context.Context, args []string, out io.Writer) (code int, err error) {
 	flags := flag.NewFlagSet("states", flag.ContinueOnError)
@@ -99,7 +99,7 @@ func save(file string, runs []run) error {
 }
 
 func load(file string) ([]run, error) {
-	text, err := os.ReadFile(file) //nolint:gosec // named by whoever runs this
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("what ran is not known: %w", err)
 	}
