@@ -71,6 +71,24 @@ func TestAnAgentSpeaksForItsOwnNode(t *testing.T) {
 	}
 }
 
+// The wrong kind of caller is told so before a word is read, whatever else would refuse him later.
+func TestTheWrongKindOfCaller(t *testing.T) {
+	cluster := newAPIServer(t)
+	guard := New(cluster.newTokens(nil), quiet())
+	for method, account := range map[string]string{
+		offrampv1.FleetService_ListNodes_FullMethodName: "offramp-agent", offrampv1.AgentService_Connect_FullMethodName: "offramp-operator",
+	} {
+		c := &call{guard: guard, method: method}
+		err := c.admit(withToken(t.Context(), cluster.mint(token{account: account})))
+		if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "s alone, and system:serviceaccount:offramp:"+account+" is none") {
+			t.Errorf("%s by %s: %v", method, account, err)
+		}
+	}
+	if cluster.asked("access") != 0 {
+		t.Error("the API server was asked what an agent may do")
+	}
+}
+
 // stayer is an authenticator that says how long its callers may stay, and takes one back.
 type stayer struct {
 	until time.Time

@@ -20,9 +20,7 @@ import (
 func (s *stage) pace() (stop func() time.Duration) {
 	var longest time.Duration
 	end, ended := make(chan struct{}), make(chan struct{})
-	token := s.person("offramp-viewer")
-	client := offrampv1.NewFleetServiceClient(s.dial())
-	ctx := context.WithoutCancel(s.as(token))
+	ctx := metadataFor(s.Context(), s.viewerToken)
 	go func() {
 		defer close(ended)
 		for {
@@ -31,7 +29,7 @@ func (s *stage) pace() (stop func() time.Duration) {
 				return
 			case <-time.After(200 * time.Millisecond):
 			}
-			answer, err := client.ListNodes(ctx, &offrampv1.ListNodesRequest{})
+			answer, err := s.viewer.ListNodes(ctx, &offrampv1.ListNodesRequest{})
 			if err != nil {
 				s.Errorf("a viewer in between: %v", err)
 				return
@@ -51,7 +49,7 @@ func (s *stage) keeps(during string, f func()) {
 	s.Helper()
 	stop := s.pace()
 	f()
-	if longest := stop(); longest > 5*time.Second {
+	if longest := stop(); longest > 10*time.Second {
 		s.Errorf("during %s a node was not heard of for %s", during, longest)
 	} else {
 		s.Logf("during %s the longest silence of a node was %s", during, longest.Round(10*time.Millisecond))

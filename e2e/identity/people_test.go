@@ -33,7 +33,7 @@ func TestPeople(t *testing.T) {
 		t.Errorf("a viewer who would be an operator: exit code %d: %s", code, out)
 	}
 	// Somebody who is nobody, but has the right address.
-	out, code := s.run("/bin/sh", "-c", `exec "$0" "$@" 2>&1`, kubectlPath(), "--aggregator", s.address(), "--ca-file", s.caFile,
+	out, code := s.run(kubectlPath(), "--aggregator", s.address(), "--ca-file", s.caFile,
 		"--server-name", "offramp-aggregator.offramp.svc", "status")
 	if code != 1 || !strings.Contains(out, "no token came with the call") || !strings.Contains(out, "--kubeconfig") {
 		t.Errorf("nobody: exit code %d: %s", code, out)
