@@ -20,7 +20,8 @@ const restoreHead = `# The way back
 change, in the order nfacct objects, ipsets, chains and jumps, tables of nftables mode, virtual servers, kube-ipvs0, sysctls.
 
 - **Nothing that is there is touched.** A set, chain, table, virtual server or link of the same name stays as it is: kube-proxy,
-  or somebody else, has made it since. A jump comes back only together with the chain that it leads to.
+  or somebody else, has made it since. A jump comes back only together with the chain that it leads to, or
+  where that chain never went and no such jump stands there.
 - **A reboot ends it.** What the backup saved belonged to a kernel that is gone.
 - **Under an unknown mode nothing comes back.**
 - Rules of the nft backend come back from the kernel's own bytes, in one transaction for each family, at the places where they

@@ -10,6 +10,7 @@ import (
 
 	"offramp.dev/offramp/agent/inventory"
 	"offramp.dev/offramp/internal/kubeproxy"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
 // chains brings back chains and jumps, a transaction for each backend and family, and each table of iptables-legacy.
@@ -25,7 +26,8 @@ func (r *restoration) chains(ctx context.Context) error {
 	return nil
 }
 
-// returning is what of a saved table comes back: chains that are not there, and jumps that lead to these.
+// returning is what of a saved table comes back: chains that are not there, and jumps that lead to these or to chains that
+// never went.
 type returning struct {
 	section *inventory.Ruleset
 	table   string
@@ -62,12 +64,36 @@ func (r *restoration) choose(rules *inventory.Ruleset, table *inventory.RuleTabl
 	}
 	for _, chain := range table.Chains {
 		for _, rule := range chain.Rules {
-			if chain.Base && comes[rule.To] && exists[chain.Name] && r.allowsJump(rules, table.Name, &chain, &rule) {
+			leads := comes[rule.To] || r.neverWent(table, rule.To, exists) && !r.stands(rules.Section, table.Name, chain.Name, rule.Text)
+			if chain.Base && leads && exists[chain.Name] && r.allowsJump(rules, table.Name, &chain, &rule) {
 				back.jumps = append(back.jumps, returningJump{chain.Name, rule})
 			}
 		}
 	}
 	return back
+}
+
+// neverWent reports whether a chain is there that the backup does not hold: the clean-up took jumps of one mode to it, and
+// left it to another.
+func (r *restoration) neverWent(table *inventory.RuleTable, chain string, exists map[string]bool) bool {
+	saved := func(c inventory.Chain) bool { return !c.Base && c.Name == chain }
+	return exists[chain] && !slices.ContainsFunc(table.Chains, saved)
+}
+
+// stands reports whether a chain of the node holds a rule, by its text.
+func (r *restoration) stands(section offrampv1.SectionKind, table, chain, text string) bool {
+	for i := range r.node.Rulesets {
+		if r.node.Rulesets[i].Section != section {
+			continue
+		}
+		found := false
+		r.node.Rulesets[i].EachChain(func(t *inventory.RuleTable, c *inventory.Chain) {
+			same := func(rule inventory.Rule) bool { return rule.Text == text }
+			found = found || t.Name == table && c.Name == chain && slices.ContainsFunc(c.Rules, same)
+		})
+		return found
+	}
+	return false
 }
 
 func (r *restoration) allowsJump(rules *inventory.Ruleset, table string, chain *inventory.Chain, rule *inventory.Rule) bool {
