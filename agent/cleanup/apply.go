@@ -145,6 +145,9 @@ type run struct {
 	result  *offrampv1.CleanupResult
 	journal *journal
 	flows   udpFlows
+	// index has the virtual servers of indexed.
+	index   serverIndex
+	indexed *inventory.Node
 	// table is the latest look at the IPVS table, as of tableAt.
 	table   ipvsTable
 	tableAt time.Time

@@ -97,7 +97,7 @@ func (r *run) vips() map[netip.Addr]bool {
 func (r *run) connectionsThrough() (uint64, error) {
 	going := map[ipvsKey]bool{}
 	for _, operation := range r.plan.GetOperations() {
-		if server := findServer(r.node, operation.GetDeleteVirtualServer()); server != nil {
+		if server := r.servers().find(operation.GetDeleteVirtualServer()); server != nil {
 			protocol, _ := ipvsProtocol(server.Protocol)
 			going[ipvsKey{protocol, server.Address}] = true
 		}

@@ -59,6 +59,14 @@ func (r *run) recentTable() (ipvsTable, error) {
 	return table, err
 }
 
+// servers finds the virtual servers of the latest inventory.
+func (r *run) servers() serverIndex {
+	if r.indexed != r.node {
+		r.index, r.indexed = indexServers(r.node), r.node
+	}
+	return r.index
+}
+
 // settle notes how an operation ended. Verification has the last word.
 func settle(result *offrampv1.OperationResult, existed bool, err error) {
 	switch {
@@ -94,7 +102,7 @@ var errOtherServer = errors.New("its real servers are no longer those that it ha
 // deleteServer deletes a virtual server that is still what the plan means: IPVS says of no server whose it is, so one that
 // somebody has made in its place is told by its real servers alone.
 func (r *run) deleteServer(change *offrampv1.DeleteVirtualServer, table ipvsTable) (bool, error) {
-	server := findServer(r.node, change)
+	server := r.servers().find(change)
 	protocol, known := ipvsProtocol(change.GetProtocol())
 	if server == nil || !known || server.Owner != kubeproxy.OwnerIPVS {
 		return true, errNotInInventory

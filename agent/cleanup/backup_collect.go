@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"net/netip"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -23,8 +25,12 @@ func collectSaved(ctx context.Context, plan *offrampv1.Plan, node *inventory.Nod
 		}
 	}
 	var going []*inventory.VirtualServer
+	servers := indexServers(node)
 	for _, operation := range plan.GetOperations() {
-		if err := everything.add(ctx, operation, node, &going); err != nil {
+		if server := servers.find(operation.GetDeleteVirtualServer()); server != nil {
+			going = append(going, server)
+		}
+		if err := everything.add(ctx, operation, node); err != nil {
 			return nil, fmt.Errorf("save %s: %w", describe(operation), err)
 		}
 	}
@@ -37,12 +43,8 @@ func collectSaved(ctx context.Context, plan *offrampv1.Plan, node *inventory.Nod
 	return everything, err
 }
 
-func (s *saved) add(ctx context.Context, operation *offrampv1.Operation, node *inventory.Node, going *[]*inventory.VirtualServer) error {
+func (s *saved) add(ctx context.Context, operation *offrampv1.Operation, node *inventory.Node) error {
 	switch change := operation.GetChange().(type) {
-	case *offrampv1.Operation_DeleteVirtualServer:
-		if server := findServer(node, change.DeleteVirtualServer); server != nil {
-			*going = append(*going, server)
-		}
 	case *offrampv1.Operation_DeleteLink:
 		s.Link = node.Link
 	case *offrampv1.Operation_DestroySet:
@@ -77,14 +79,28 @@ func (s *saved) sortSets(node *inventory.Node) {
 	slices.SortStableFunc(s.Sets, func(a, b savedSet) int { return cmp.Compare(index[a.Name], index[b.Name]) })
 }
 
-func findServer(node *inventory.Node, change *offrampv1.DeleteVirtualServer) *inventory.VirtualServer {
+// serverIndex finds virtual servers by protocol and address.
+type serverIndex map[ipvsKey]*inventory.VirtualServer
+
+func indexServers(node *inventory.Node) serverIndex {
+	index := make(serverIndex, len(node.Servers))
 	for i := range node.Servers {
 		server := &node.Servers[i]
-		if server.Protocol == change.GetProtocol() && server.Address.Addr().String() == change.GetAddress() && uint32(server.Address.Port()) == change.GetPort() {
-			return server
+		if protocol, known := ipvsProtocol(server.Protocol); known {
+			index[ipvsKey{protocol, server.Address}] = server
 		}
 	}
-	return nil
+	return index
+}
+
+// find is nil for what is no virtual server, or none that was read.
+func (s serverIndex) find(change *offrampv1.DeleteVirtualServer) *inventory.VirtualServer {
+	protocol, known := ipvsProtocol(change.GetProtocol())
+	address, err := netip.ParseAddr(change.GetAddress())
+	if !known || err != nil || change.GetPort() > math.MaxUint16 {
+		return nil
+	}
+	return s[ipvsKey{protocol, netip.AddrPortFrom(address, uint16(change.GetPort()))}]
 }
 
 // nftTableFamily is the number of a native table's family; kube-proxy has tables in two.

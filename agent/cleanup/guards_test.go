@@ -192,6 +192,12 @@ func TestGuards(t *testing.T) {
 		{"connections", false, func(_ *testing.T, r *cleanup.Reading) {
 			facts.Find(r.Facts, offrampv1.SectionKind_SECTION_KIND_IPVS).Volatile = traffic(&offrampv1.IpvsVolatile{EstablishedConnections: 3})
 		}, []string{"connections-through-ipvs"}},
+		{"flows of UDP, of which nobody can tell whether they have ended", false, func(_ *testing.T, r *cleanup.Reading) {
+			facts.Find(r.Facts, offrampv1.SectionKind_SECTION_KIND_IPVS).Volatile = traffic(&offrampv1.IpvsVolatile{EstablishedConnections: 3, UdpFlows: 3})
+		}, nil},
+		{"connections beside flows of UDP", false, func(_ *testing.T, r *cleanup.Reading) {
+			facts.Find(r.Facts, offrampv1.SectionKind_SECTION_KIND_IPVS).Volatile = traffic(&offrampv1.IpvsVolatile{EstablishedConnections: 3, UdpFlows: 2})
+		}, []string{"connections-through-ipvs"}},
 		{"connections cannot be counted", false, func(_ *testing.T, r *cleanup.Reading) {
 			facts.Find(r.Facts, offrampv1.SectionKind_SECTION_KIND_IPVS).Volatile = traffic(&offrampv1.IpvsVolatile{TrafficError: "no"})
 		}, []string{"connections-through-ipvs"}},

@@ -22,7 +22,9 @@ type traffic struct {
 	// cuttable are the virtual servers that are not somebody else's: a clean-up would cut their connections.
 	cuttable    map[serverKey]struct{}
 	established uint64
-	nodePorts   map[serverKey]*nodePortTraffic
+	// udp is how many of these are flows of UDP.
+	udp       uint64
+	nodePorts map[serverKey]*nodePortTraffic
 }
 
 // nodePortTraffic is one virtual server that is a node port on an address of the node.
@@ -57,6 +59,9 @@ func (t *traffic) see(one connection) {
 	}
 	if one.established {
 		t.established++
+		if one.server.protocol == "UDP" {
+			t.udp++
+		}
 	}
 	if port := t.nodePorts[one.server]; port != nil {
 		port.addClient(one.client.Addr())
@@ -75,12 +80,12 @@ func readTraffic(
 	t := newTraffic(servers, local)
 	err := readConnections(ctx, host, t.see)
 	if err != nil {
-		t.established = 0
+		t.established, t.udp = 0, 0
 	}
 	if len(t.nodePorts) > 0 {
 		err = errors.Join(err, statistics(ctx, t.count))
 	}
-	content := &offrampv1.IpvsVolatile{EstablishedConnections: t.established, NodePorts: t.busiest()}
+	content := &offrampv1.IpvsVolatile{EstablishedConnections: t.established, UdpFlows: t.udp, NodePorts: t.busiest()}
 	if err != nil {
 		content.TrafficError = shorten(err.Error())
 	}

@@ -146,3 +146,18 @@ func TestPersistentVirtualServersAreCounted(t *testing.T) {
 		t.Errorf("%d persistent, want 4", table.persistent)
 	}
 }
+
+// Flows of UDP are told apart: they are there until 300 s after their last packet.
+func TestTrafficTellsFlowsOfUDP(t *testing.T) {
+	tcp, udp := serverKey{"TCP", netip.MustParseAddrPort("10.96.0.1:443")}, serverKey{"UDP", netip.MustParseAddrPort("10.96.0.10:53")}
+	counted := &traffic{cuttable: map[serverKey]struct{}{tcp: {}, udp: {}}, nodePorts: map[serverKey]*nodePortTraffic{}}
+	for _, one := range []connection{
+		{server: tcp, established: true}, {server: udp, established: true}, {server: udp, established: true}, {server: udp, established: true, template: true},
+		{server: tcp},
+	} {
+		counted.see(one)
+	}
+	if counted.established != 3 || counted.udp != 2 {
+		t.Errorf("%d established, %d of UDP", counted.established, counted.udp)
+	}
+}

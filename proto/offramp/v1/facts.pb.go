@@ -2367,7 +2367,10 @@ type IpvsVolatile struct {
 	// Traffic of virtual servers that are a node port on an address of the node: at most 64, the busiest first.
 	NodePorts []*NodePortTraffic `protobuf:"bytes,4,rep,name=node_ports,json=nodePorts,proto3" json:"node_ports,omitempty"`
 	// Why connections or statistics could not be read; empty when they could.
-	TrafficError  string `protobuf:"bytes,5,opt,name=traffic_error,json=trafficError,proto3" json:"traffic_error,omitempty"`
+	TrafficError string `protobuf:"bytes,5,opt,name=traffic_error,json=trafficError,proto3" json:"traffic_error,omitempty"`
+	// How many of established_connections are flows of UDP: the kernel keeps each until it had no packet for 300 s, so that one
+	// look does not tell which of them have ended.
+	UdpFlows      uint64 `protobuf:"varint,6,opt,name=udp_flows,json=udpFlows,proto3" json:"udp_flows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2435,6 +2438,13 @@ func (x *IpvsVolatile) GetTrafficError() string {
 		return x.TrafficError
 	}
 	return ""
+}
+
+func (x *IpvsVolatile) GetUdpFlows() uint64 {
+	if x != nil {
+		return x.UdpFlows
+	}
+	return 0
 }
 
 // NodePortTraffic is which of the node's addresses really gets traffic for a node port. A move to nftables mode keeps only
@@ -4147,8 +4157,10 @@ type HistoryFacts struct {
 	ModeChanges []*ModeChange `protobuf:"bytes,3,rep,name=mode_changes,json=modeChanges,proto3" json:"mode_changes,omitempty"`
 	// Since when no kube-proxy was seen, with the host's processes in sight all the time; unset when one is.
 	NoKubeProxySince *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=no_kube_proxy_since,json=noKubeProxySince,proto3" json:"no_kube_proxy_since,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// What happened on this node, oldest first, the newest 50.
+	Entries       []*HistoryEntry `protobuf:"bytes,5,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HistoryFacts) Reset() {
@@ -4209,6 +4221,77 @@ func (x *HistoryFacts) GetNoKubeProxySince() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *HistoryFacts) GetEntries() []*HistoryEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+// HistoryEntry is one thing that happened on a node.
+type HistoryEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By the node's clock.
+	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// "mode", "clean-up", "restore", "boot", "kube-proxy version".
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// For people, at most 200 bytes: "ipvs to nftables", "312 operations done, 0 remain".
+	What          string `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryEntry) Reset() {
+	*x = HistoryEntry{}
+	mi := &file_offramp_v1_facts_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryEntry) ProtoMessage() {}
+
+func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_offramp_v1_facts_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
+func (*HistoryEntry) Descriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *HistoryEntry) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *HistoryEntry) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
 // ModeChange is a change of the running mode that an agent saw.
 type ModeChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4221,7 +4304,7 @@ type ModeChange struct {
 
 func (x *ModeChange) Reset() {
 	*x = ModeChange{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[41]
+	mi := &file_offramp_v1_facts_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4233,7 +4316,7 @@ func (x *ModeChange) String() string {
 func (*ModeChange) ProtoMessage() {}
 
 func (x *ModeChange) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[41]
+	mi := &file_offramp_v1_facts_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4246,7 +4329,7 @@ func (x *ModeChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModeChange.ProtoReflect.Descriptor instead.
 func (*ModeChange) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{41}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ModeChange) GetAt() *timestamppb.Timestamp {
@@ -4301,7 +4384,7 @@ type HostFacts struct {
 
 func (x *HostFacts) Reset() {
 	*x = HostFacts{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[42]
+	mi := &file_offramp_v1_facts_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4313,7 +4396,7 @@ func (x *HostFacts) String() string {
 func (*HostFacts) ProtoMessage() {}
 
 func (x *HostFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[42]
+	mi := &file_offramp_v1_facts_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4326,7 +4409,7 @@ func (x *HostFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFacts.ProtoReflect.Descriptor instead.
 func (*HostFacts) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{42}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *HostFacts) GetFeatures() []*KernelFeature {
@@ -4417,7 +4500,7 @@ type HostVolatile struct {
 
 func (x *HostVolatile) Reset() {
 	*x = HostVolatile{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[43]
+	mi := &file_offramp_v1_facts_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4429,7 +4512,7 @@ func (x *HostVolatile) String() string {
 func (*HostVolatile) ProtoMessage() {}
 
 func (x *HostVolatile) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[43]
+	mi := &file_offramp_v1_facts_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4442,7 +4525,7 @@ func (x *HostVolatile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostVolatile.ProtoReflect.Descriptor instead.
 func (*HostVolatile) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{43}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *HostVolatile) GetConntrackCount() uint64 {
@@ -4466,7 +4549,7 @@ type KernelFeature struct {
 
 func (x *KernelFeature) Reset() {
 	*x = KernelFeature{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[44]
+	mi := &file_offramp_v1_facts_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4478,7 +4561,7 @@ func (x *KernelFeature) String() string {
 func (*KernelFeature) ProtoMessage() {}
 
 func (x *KernelFeature) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[44]
+	mi := &file_offramp_v1_facts_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4491,7 +4574,7 @@ func (x *KernelFeature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KernelFeature.ProtoReflect.Descriptor instead.
 func (*KernelFeature) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{44}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *KernelFeature) GetName() string {
@@ -4527,7 +4610,7 @@ type HostProgram struct {
 
 func (x *HostProgram) Reset() {
 	*x = HostProgram{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[45]
+	mi := &file_offramp_v1_facts_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4539,7 +4622,7 @@ func (x *HostProgram) String() string {
 func (*HostProgram) ProtoMessage() {}
 
 func (x *HostProgram) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[45]
+	mi := &file_offramp_v1_facts_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4552,7 +4635,7 @@ func (x *HostProgram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostProgram.ProtoReflect.Descriptor instead.
 func (*HostProgram) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{45}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *HostProgram) GetPath() string {
@@ -4584,7 +4667,7 @@ type HostFile struct {
 
 func (x *HostFile) Reset() {
 	*x = HostFile{}
-	mi := &file_offramp_v1_facts_proto_msgTypes[46]
+	mi := &file_offramp_v1_facts_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4596,7 +4679,7 @@ func (x *HostFile) String() string {
 func (*HostFile) ProtoMessage() {}
 
 func (x *HostFile) ProtoReflect() protoreflect.Message {
-	mi := &file_offramp_v1_facts_proto_msgTypes[46]
+	mi := &file_offramp_v1_facts_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4609,7 +4692,7 @@ func (x *HostFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFile.ProtoReflect.Descriptor instead.
 func (*HostFile) Descriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{46}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *HostFile) GetPath() string {
@@ -4802,14 +4885,15 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\tscheduler\x18\x05 \x01(\tR\tscheduler\x12!\n" +
 	"\freal_servers\x18\x06 \x01(\rR\vrealServers\x12\x14\n" +
 	"\x05owner\x18\a \x01(\tR\x05owner\x12\x16\n" +
-	"\x06reason\x18\b \x01(\tR\x06reason\"\x8a\x02\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\"\xa7\x02\n" +
 	"\fIpvsVolatile\x12-\n" +
 	"\x12active_connections\x18\x01 \x01(\x04R\x11activeConnections\x121\n" +
 	"\x14inactive_connections\x18\x02 \x01(\x04R\x13inactiveConnections\x127\n" +
 	"\x17established_connections\x18\x03 \x01(\x04R\x16establishedConnections\x12:\n" +
 	"\n" +
 	"node_ports\x18\x04 \x03(\v2\x1b.offramp.v1.NodePortTrafficR\tnodePorts\x12#\n" +
-	"\rtraffic_error\x18\x05 \x01(\tR\ftrafficError\"\xc2\x01\n" +
+	"\rtraffic_error\x18\x05 \x01(\tR\ftrafficError\x12\x1b\n" +
+	"\tudp_flows\x18\x06 \x01(\x04R\budpFlows\"\xc2\x01\n" +
 	"\x0fNodePortTraffic\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\tR\bprotocol\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
@@ -4951,12 +5035,17 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12#\n" +
 	"\rprefix_length\x18\x03 \x01(\rR\fprefixLength\x12\x18\n" +
-	"\aprimary\x18\x04 \x01(\bR\aprimary\"\xe0\x01\n" +
+	"\aprimary\x18\x04 \x01(\bR\aprimary\"\x94\x02\n" +
 	"\fHistoryFacts\x12\x18\n" +
 	"\adurable\x18\x01 \x01(\bR\adurable\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x129\n" +
 	"\fmode_changes\x18\x03 \x03(\v2\x16.offramp.v1.ModeChangeR\vmodeChanges\x12I\n" +
-	"\x13no_kube_proxy_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x10noKubeProxySince\"\x8a\x01\n" +
+	"\x13no_kube_proxy_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x10noKubeProxySince\x122\n" +
+	"\aentries\x18\x05 \x03(\v2\x18.offramp.v1.HistoryEntryR\aentries\"b\n" +
+	"\fHistoryEntry\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04what\x18\x03 \x01(\tR\x04what\"\x8a\x01\n" +
 	"\n" +
 	"ModeChange\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12)\n" +
@@ -5064,7 +5153,7 @@ func file_offramp_v1_facts_proto_rawDescGZIP() []byte {
 }
 
 var file_offramp_v1_facts_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_offramp_v1_facts_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_offramp_v1_facts_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_offramp_v1_facts_proto_goTypes = []any{
 	(SectionKind)(0),              // 0: offramp.v1.SectionKind
 	(SectionState)(0),             // 1: offramp.v1.SectionState
@@ -5115,14 +5204,15 @@ var file_offramp_v1_facts_proto_goTypes = []any{
 	(*AddressesFacts)(nil),        // 46: offramp.v1.AddressesFacts
 	(*NodeAddress)(nil),           // 47: offramp.v1.NodeAddress
 	(*HistoryFacts)(nil),          // 48: offramp.v1.HistoryFacts
-	(*ModeChange)(nil),            // 49: offramp.v1.ModeChange
-	(*HostFacts)(nil),             // 50: offramp.v1.HostFacts
-	(*HostVolatile)(nil),          // 51: offramp.v1.HostVolatile
-	(*KernelFeature)(nil),         // 52: offramp.v1.KernelFeature
-	(*HostProgram)(nil),           // 53: offramp.v1.HostProgram
-	(*HostFile)(nil),              // 54: offramp.v1.HostFile
-	(*timestamppb.Timestamp)(nil), // 55: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 56: google.protobuf.Duration
+	(*HistoryEntry)(nil),          // 49: offramp.v1.HistoryEntry
+	(*ModeChange)(nil),            // 50: offramp.v1.ModeChange
+	(*HostFacts)(nil),             // 51: offramp.v1.HostFacts
+	(*HostVolatile)(nil),          // 52: offramp.v1.HostVolatile
+	(*KernelFeature)(nil),         // 53: offramp.v1.KernelFeature
+	(*HostProgram)(nil),           // 54: offramp.v1.HostProgram
+	(*HostFile)(nil),              // 55: offramp.v1.HostFile
+	(*timestamppb.Timestamp)(nil), // 56: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 57: google.protobuf.Duration
 }
 var file_offramp_v1_facts_proto_depIdxs = []int32{
 	9,  // 0: offramp.v1.NodeFacts.sections:type_name -> offramp.v1.Section
@@ -5140,17 +5230,17 @@ var file_offramp_v1_facts_proto_depIdxs = []int32{
 	44, // 12: offramp.v1.SectionStable.sysctls:type_name -> offramp.v1.SysctlsFacts
 	46, // 13: offramp.v1.SectionStable.addresses:type_name -> offramp.v1.AddressesFacts
 	48, // 14: offramp.v1.SectionStable.history:type_name -> offramp.v1.HistoryFacts
-	50, // 15: offramp.v1.SectionStable.host:type_name -> offramp.v1.HostFacts
-	55, // 16: offramp.v1.SectionVolatile.read_at:type_name -> google.protobuf.Timestamp
-	56, // 17: offramp.v1.SectionVolatile.read_took:type_name -> google.protobuf.Duration
+	51, // 15: offramp.v1.SectionStable.host:type_name -> offramp.v1.HostFacts
+	56, // 16: offramp.v1.SectionVolatile.read_at:type_name -> google.protobuf.Timestamp
+	57, // 17: offramp.v1.SectionVolatile.read_took:type_name -> google.protobuf.Duration
 	14, // 18: offramp.v1.SectionVolatile.kernel:type_name -> offramp.v1.KernelVolatile
 	20, // 19: offramp.v1.SectionVolatile.kube_proxy:type_name -> offramp.v1.KubeProxyVolatile
 	26, // 20: offramp.v1.SectionVolatile.ipvs:type_name -> offramp.v1.IpvsVolatile
 	29, // 21: offramp.v1.SectionVolatile.ipvs_link:type_name -> offramp.v1.IpvsLinkVolatile
 	43, // 22: offramp.v1.SectionVolatile.nftables:type_name -> offramp.v1.NftablesVolatile
-	51, // 23: offramp.v1.SectionVolatile.host:type_name -> offramp.v1.HostVolatile
+	52, // 23: offramp.v1.SectionVolatile.host:type_name -> offramp.v1.HostVolatile
 	5,  // 24: offramp.v1.ListDigest.name:type_name -> offramp.v1.ListName
-	55, // 25: offramp.v1.KernelVolatile.booted_at:type_name -> google.protobuf.Timestamp
+	56, // 25: offramp.v1.KernelVolatile.booted_at:type_name -> google.protobuf.Timestamp
 	3,  // 26: offramp.v1.KubeProxyFacts.configured_mode:type_name -> offramp.v1.ProxyMode
 	4,  // 27: offramp.v1.KubeProxyFacts.configured_mode_origin:type_name -> offramp.v1.ModeOrigin
 	3,  // 28: offramp.v1.KubeProxyFacts.running_mode:type_name -> offramp.v1.ProxyMode
@@ -5162,11 +5252,11 @@ var file_offramp_v1_facts_proto_depIdxs = []int32{
 	3,  // 34: offramp.v1.KubeProxyFile.mode:type_name -> offramp.v1.ProxyMode
 	4,  // 35: offramp.v1.KubeProxyFile.mode_origin:type_name -> offramp.v1.ModeOrigin
 	21, // 36: offramp.v1.KubeProxyVolatile.syncs:type_name -> offramp.v1.FamilySync
-	55, // 37: offramp.v1.KubeProxyVolatile.started_at:type_name -> google.protobuf.Timestamp
-	56, // 38: offramp.v1.KubeProxyVolatile.mean_sync_duration:type_name -> google.protobuf.Duration
+	56, // 37: offramp.v1.KubeProxyVolatile.started_at:type_name -> google.protobuf.Timestamp
+	57, // 38: offramp.v1.KubeProxyVolatile.mean_sync_duration:type_name -> google.protobuf.Duration
 	2,  // 39: offramp.v1.FamilySync.family:type_name -> offramp.v1.AddressFamily
-	55, // 40: offramp.v1.FamilySync.last_sync:type_name -> google.protobuf.Timestamp
-	55, // 41: offramp.v1.FamilySync.last_queued:type_name -> google.protobuf.Timestamp
+	56, // 40: offramp.v1.FamilySync.last_sync:type_name -> google.protobuf.Timestamp
+	56, // 41: offramp.v1.FamilySync.last_queued:type_name -> google.protobuf.Timestamp
 	24, // 42: offramp.v1.IpvsFacts.schedulers:type_name -> offramp.v1.SchedulerCount
 	22, // 43: offramp.v1.IpvsFacts.owners:type_name -> offramp.v1.OwnerCount
 	25, // 44: offramp.v1.IpvsFacts.samples:type_name -> offramp.v1.VirtualServer
@@ -5195,23 +5285,25 @@ var file_offramp_v1_facts_proto_depIdxs = []int32{
 	45, // 67: offramp.v1.SysctlsFacts.values:type_name -> offramp.v1.Sysctl
 	1,  // 68: offramp.v1.Sysctl.state:type_name -> offramp.v1.SectionState
 	47, // 69: offramp.v1.AddressesFacts.samples:type_name -> offramp.v1.NodeAddress
-	55, // 70: offramp.v1.HistoryFacts.since:type_name -> google.protobuf.Timestamp
-	49, // 71: offramp.v1.HistoryFacts.mode_changes:type_name -> offramp.v1.ModeChange
-	55, // 72: offramp.v1.HistoryFacts.no_kube_proxy_since:type_name -> google.protobuf.Timestamp
-	55, // 73: offramp.v1.ModeChange.at:type_name -> google.protobuf.Timestamp
-	3,  // 74: offramp.v1.ModeChange.from:type_name -> offramp.v1.ProxyMode
-	3,  // 75: offramp.v1.ModeChange.to:type_name -> offramp.v1.ProxyMode
-	52, // 76: offramp.v1.HostFacts.features:type_name -> offramp.v1.KernelFeature
-	53, // 77: offramp.v1.HostFacts.programs:type_name -> offramp.v1.HostProgram
-	22, // 78: offramp.v1.HostFacts.accounting_objects:type_name -> offramp.v1.OwnerCount
-	54, // 79: offramp.v1.HostFacts.files:type_name -> offramp.v1.HostFile
-	6,  // 80: offramp.v1.KernelFeature.state:type_name -> offramp.v1.FeatureState
-	3,  // 81: offramp.v1.KernelFeature.needed_by:type_name -> offramp.v1.ProxyMode
-	82, // [82:82] is the sub-list for method output_type
-	82, // [82:82] is the sub-list for method input_type
-	82, // [82:82] is the sub-list for extension type_name
-	82, // [82:82] is the sub-list for extension extendee
-	0,  // [0:82] is the sub-list for field type_name
+	56, // 70: offramp.v1.HistoryFacts.since:type_name -> google.protobuf.Timestamp
+	50, // 71: offramp.v1.HistoryFacts.mode_changes:type_name -> offramp.v1.ModeChange
+	56, // 72: offramp.v1.HistoryFacts.no_kube_proxy_since:type_name -> google.protobuf.Timestamp
+	49, // 73: offramp.v1.HistoryFacts.entries:type_name -> offramp.v1.HistoryEntry
+	56, // 74: offramp.v1.HistoryEntry.at:type_name -> google.protobuf.Timestamp
+	56, // 75: offramp.v1.ModeChange.at:type_name -> google.protobuf.Timestamp
+	3,  // 76: offramp.v1.ModeChange.from:type_name -> offramp.v1.ProxyMode
+	3,  // 77: offramp.v1.ModeChange.to:type_name -> offramp.v1.ProxyMode
+	53, // 78: offramp.v1.HostFacts.features:type_name -> offramp.v1.KernelFeature
+	54, // 79: offramp.v1.HostFacts.programs:type_name -> offramp.v1.HostProgram
+	22, // 80: offramp.v1.HostFacts.accounting_objects:type_name -> offramp.v1.OwnerCount
+	55, // 81: offramp.v1.HostFacts.files:type_name -> offramp.v1.HostFile
+	6,  // 82: offramp.v1.KernelFeature.state:type_name -> offramp.v1.FeatureState
+	3,  // 83: offramp.v1.KernelFeature.needed_by:type_name -> offramp.v1.ProxyMode
+	84, // [84:84] is the sub-list for method output_type
+	84, // [84:84] is the sub-list for method input_type
+	84, // [84:84] is the sub-list for extension type_name
+	84, // [84:84] is the sub-list for extension extendee
+	0,  // [0:84] is the sub-list for field type_name
 }
 
 func init() { file_offramp_v1_facts_proto_init() }
@@ -5248,7 +5340,7 @@ func file_offramp_v1_facts_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offramp_v1_facts_proto_rawDesc), len(file_offramp_v1_facts_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   47,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
