@@ -43,9 +43,9 @@ func (s *nftSnapshot) addNativeMark(t *nftTable, object *nftObject) {
 	}
 }
 
-// sorted sorts the samples.
+// sorted sorts the samples; those of one chain stay in its order.
 func (m *nativeMarks) sorted() []*offrampv1.NftMark {
-	slices.SortFunc(m.samples, func(a, b *offrampv1.NftMark) int {
+	slices.SortStableFunc(m.samples, func(a, b *offrampv1.NftMark) int {
 		return cmp.Or(cmp.Compare(a.GetFamily(), b.GetFamily()), cmp.Compare(a.GetTable(), b.GetTable()), cmp.Compare(a.GetChain(), b.GetChain()))
 	})
 	return m.samples

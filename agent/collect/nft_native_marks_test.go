@@ -29,7 +29,7 @@ func TestForeignMarksOfNativeTables(t *testing.T) {
 table ip user {
 	set names { type ifname; elements = { "lo" } }
 	chain after { type nat hook postrouting priority 90; meta mark set meta mark | 0x4000; masquerade; }
-	chain mixed { meta mark & 0x4000 == 0 meta mark set meta mark ^ 0x4000; }
+	chain mixed { meta mark & 0x4000 == 0 meta mark set meta mark ^ 0x4000; meta mark & 0x4000 == 0 accept; }
 }
 table ip kube-proxy {
 	chain mark-for-masquerade { meta mark set meta mark | 0x4000; }
@@ -43,9 +43,10 @@ table ip kube-proxy {
 		{Family: "inet", Table: "firewalld", Chain: "marking"},
 		{Family: "ip", Table: "user", Chain: "after", Sets: true},
 		{Family: "ip", Table: "user", Chain: "mixed", Sets: true},
+		{Family: "ip", Table: "user", Chain: "mixed"},
 	}, native.GetForeignMarks())
-	if native.GetForeignMarkCount() != 5 {
-		t.Errorf("%d foreign marks, want 5", native.GetForeignMarkCount())
+	if native.GetForeignMarkCount() != 6 {
+		t.Errorf("%d foreign marks, want 6", native.GetForeignMarkCount())
 	}
 }
 
