@@ -14,6 +14,10 @@ import (
 type WatchConfig struct {
 	// Full is how old a section may get before it is read in full, whatever its header says; 0 means 10 minutes.
 	Full time.Duration
+	// WholeIPVS is how often the whole IPVS table is looked at, where it is too big for that each time (64 KiB of text, some
+	// 150 virtual servers with 5 real servers); 0 means 2 minutes. So much later, and one scan, a change of real servers
+	// alone may be seen; virtual servers that come or go are seen at the next scan.
+	WholeIPVS time.Duration
 	// Debounce is how long to wait for more after something was announced; 0 means 1 second.
 	Debounce time.Duration
 }
@@ -31,6 +35,7 @@ type Watcher struct {
 	last     map[offrampv1.SectionKind]*offrampv1.Section
 	readAt   map[offrampv1.SectionKind]time.Time
 	headers  map[header]uint64
+	wholeAt  time.Time // when the whole IPVS table was looked at
 
 	mu        sync.Mutex
 	announced map[offrampv1.SectionKind]bool
@@ -41,6 +46,7 @@ type Watcher struct {
 // Watch makes a Watcher. Until its Run is called nothing is announced, and it reads more each time.
 func (s *Scanner) Watch(config WatchConfig) *Watcher {
 	config.Full = cmp.Or(config.Full, 10*time.Minute)
+	config.WholeIPVS = cmp.Or(config.WholeIPVS, 2*time.Minute)
 	config.Debounce = cmp.Or(config.Debounce, time.Second)
 	return &Watcher{
 		scanner: s, config: config, changes: make(chan struct{}, 1),
@@ -97,7 +103,7 @@ func (w *Watcher) due(ctx context.Context) map[offrampv1.SectionKind]bool {
 	for _, kind := range alwaysKinds() {
 		due[kind] = true
 	}
-	for header, fingerprint := range w.scanner.readHeaders(ctx) {
+	for header, fingerprint := range w.scanner.readHeaders(ctx, w.wholeIsDue()) {
 		if before, seen := w.headers[header]; !seen || before != fingerprint {
 			w.headers[header] = fingerprint
 			for _, kind := range header.kinds() {
@@ -106,6 +112,17 @@ func (w *Watcher) due(ctx context.Context) map[offrampv1.SectionKind]bool {
 		}
 	}
 	return due
+}
+
+// wholeIsDue says whether the whole IPVS table is to be looked at, and takes it that it is.
+func (w *Watcher) wholeIsDue() bool {
+	now := w.scanner.config.Host.Now()
+	age := now.Sub(w.wholeAt)
+	if age >= 0 && age < w.config.WholeIPVS {
+		return false
+	}
+	w.wholeAt = now
+	return true
 }
 
 func (w *Watcher) isDue(kind offrampv1.SectionKind, due map[offrampv1.SectionKind]bool, now time.Time) bool {

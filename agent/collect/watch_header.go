@@ -22,12 +22,13 @@ const (
 	headerIPSets
 	headerLegacyIPv4
 	headerLegacyIPv6
+	headerIPVSWhole // now and then
 )
 
 // kinds are the sections that depend on what a header stands for: whose a virtual server is stands in the sets.
 func (h header) kinds() []offrampv1.SectionKind {
 	switch h {
-	case headerIPVS:
+	case headerIPVS, headerIPVSWhole:
 		return []offrampv1.SectionKind{kindIPVS}
 	case headerIPSets:
 		return []offrampv1.SectionKind{kindIPVS, kindIPSets}
@@ -40,10 +41,11 @@ func (h header) kinds() []offrampv1.SectionKind {
 	}
 }
 
-// readHeaders returns a fingerprint of each. What cannot be read has that of its error, so that it is only news once.
-func (s *Scanner) readHeaders(ctx context.Context) map[header]uint64 {
+// readHeaders returns a fingerprint of each, of the whole IPVS table only when it is asked for. What cannot be read has that
+// of its error, so that it is only news once.
+func (s *Scanner) readHeaders(ctx context.Context, whole bool) map[header]uint64 {
 	legacyIPv4, legacyIPv6 := legacyIPv4(), legacyIPv6()
-	return map[header]uint64{
+	headers := map[header]uint64{
 		headerIPVS: s.fingerprint(func(hash *maphash.Hash) error {
 			for _, cidr := range s.excludeCIDRs() {
 				maphash.WriteComparable(hash, cidr)
@@ -54,6 +56,10 @@ func (s *Scanner) readHeaders(ctx context.Context) map[header]uint64 {
 		headerLegacyIPv4: s.fingerprint(func(hash *maphash.Hash) error { return digestLegacy(s.config.Host, &legacyIPv4, hash) }),
 		headerLegacyIPv6: s.fingerprint(func(hash *maphash.Hash) error { return digestLegacy(s.config.Host, &legacyIPv6, hash) }),
 	}
+	if whole {
+		headers[headerIPVSWhole] = s.fingerprint(func(hash *maphash.Hash) error { return digestWholeIPVS(s.config.Host, hash) })
+	}
+	return headers
 }
 
 func (s *Scanner) fingerprint(digest func(*maphash.Hash) error) uint64 {
@@ -65,7 +71,7 @@ func (s *Scanner) fingerprint(digest func(*maphash.Hash) error) uint64 {
 	return hash.Sum64()
 }
 
-// ipvsGlance is how much of a big IPVS table is looked at. Its order is that of a hash over the whole table.
+// ipvsGlance is how much of a big IPVS table is looked at each time. Its order is that of a hash over the whole table.
 const ipvsGlance = 64 << 10
 
 // digestIPVS takes the number of virtual servers and the beginning of the table, without counters of connections. Where the
@@ -86,6 +92,19 @@ func digestIPVS(host Host, hash *maphash.Hash) error {
 	}
 	maphash.WriteComparable(hash, [2]uint64{uint64(servers), table})
 	return nil
+}
+
+// digestWholeIPVS takes the whole table, without counters of connections: real servers that come, go or change their weight
+// beyond the glance show nowhere else. One reading, which may skip an entry while others go: then it is read in full for
+// nothing, or shows the next time.
+func digestWholeIPVS(host Host, hash *maphash.Hash) error {
+	file, err := openIPVS(host)
+	if err != nil {
+		return err
+	}
+	table, err := glanceIPVS(file, hash.Seed())
+	maphash.WriteComparable(hash, table)
+	return errors.Join(err, file.Close())
 }
 
 // glanceIPVS digests a table that may end anywhere.
