@@ -70,7 +70,7 @@ func (n *network) onIPVSLink() iter.Seq[netip.Addr] {
 // is in it once. All items share one piece of memory: what is kept is to be cloned.
 func (n *network) ipvsLinkAddresses() []string {
 	ranks := byteRanks()
-	var short []uint64
+	short := make([]uint64, 0, len(n.addresses))
 	var long []string
 	for address := range n.onIPVSLink() {
 		if address.Is4() {
@@ -102,7 +102,7 @@ func byteRanks() *ranks {
 	var all ranks
 	for rank, text := range texts {
 		number, _ := strconv.Atoi(text)
-		all[number] = uint8(rank) //nolint:gosec // below 256
+		all[number] = uint8(rank)
 	}
 	return &all
 }
