@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -19,12 +18,8 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"google.golang.org/protobuf/encoding/protojson"
-
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
-
-// ErrNoAcceptance says that there is no acceptance of that id.
-var ErrNoAcceptance = errors.New("no such acceptance")
 
 // maxAcceptances bounds the ConfigMap, which holds 1 MiB at most.
 const maxAcceptances = 500
@@ -133,15 +128,14 @@ func acceptanceID(acceptance *offrampv1.Acceptance) string {
 	return acceptance.GetFindingId() + "." + hex.EncodeToString(sum[:4])
 }
 
-// Delete takes one back. The error wraps ErrNoAcceptance when there is none.
-func (a *Acceptances) Delete(ctx context.Context, id string) error {
-	return a.change(ctx, func(data map[string]string) error {
-		if _, known := data[id]; !known {
-			return fmt.Errorf("%q: %w", id, ErrNoAcceptance)
-		}
+// Delete takes one back. found is false when there is none of that id.
+func (a *Acceptances) Delete(ctx context.Context, id string) (found bool, err error) {
+	err = a.change(ctx, func(data map[string]string) error {
+		_, found = data[id]
 		delete(data, id)
 		return nil
 	})
+	return found, err
 }
 
 // change edits the ConfigMap, makes it when it is missing, and tries again when somebody else was quicker.

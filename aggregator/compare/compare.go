@@ -20,6 +20,8 @@ type Config struct {
 	Services func() (services []*offrampv1.ClusterService, ok bool)
 	// Fetch brings a list from a node that reported it.
 	Fetch func(ctx context.Context, node string, list *offrampv1.ListDigest) ([]string, error)
+	// Has reports whether a node is still known; what is said of others is forgotten.
+	Has func(node string) bool
 	// Changed is called with the nodes for which a comparison came out otherwise than before.
 	Changed func(nodes []string)
 	// Settle is for how long an item must be unexplained to count (default 1 min): a node hears of a Service at another moment
@@ -146,6 +148,12 @@ func (c *Comparer) Compare(ctx context.Context) {
 func (c *Comparer) pending() []*comparison {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for named, key := range c.named {
+		if !c.config.Has(named.node) {
+			delete(c.named, named)
+			delete(c.lists[key].nodes, named.node)
+		}
+	}
 	var all []*comparison
 	for key, one := range c.lists {
 		if len(one.nodes) == 0 {

@@ -22,6 +22,7 @@ type world struct {
 	lists    map[string][]string
 	fetched  []string
 	changed  []string
+	gone     string
 }
 
 func newWorld() (*world, *compare.Comparer) {
@@ -36,6 +37,7 @@ func newWorld() (*world, *compare.Comparer) {
 			}
 			return items, nil
 		},
+		Has:     func(node string) bool { return node != w.gone },
 		Changed: func(nodes []string) { w.changed = append(w.changed, nodes...) },
 		Now:     func() time.Time { return w.now },
 	})
@@ -131,5 +133,15 @@ func TestANodeThatMovesOnLeavesItsOldList(t *testing.T) {
 	c.Compare(t.Context())
 	if len(w.fetched) != 1 || strings.Join(w.changed, " ") != "a" {
 		t.Errorf("fetched from %v, changed %v", w.fetched, w.changed)
+	}
+}
+
+func TestNodesThatAreForgottenLeaveNothing(t *testing.T) {
+	w, c := newWorld()
+	told(t, c, w.node("a", "10.96.0.9"))
+	w.gone = "a"
+	c.Compare(t.Context())
+	if len(w.fetched) != 0 {
+		t.Errorf("a list of nobody was fetched from %v", w.fetched)
 	}
 }

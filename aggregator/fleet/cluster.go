@@ -17,11 +17,14 @@ type Cluster interface {
 	Acceptances() []*offrampv1.Acceptance
 }
 
-// alone is a fleet without a Kubernetes API.
-type alone struct{}
+// Alone is a fleet without a Kubernetes API.
+type Alone struct{}
 
-func (alone) Facts() *offrampv1.ClusterFacts       { return nil }
-func (alone) Acceptances() []*offrampv1.Acceptance { return nil }
+// Facts says that nothing is known.
+func (Alone) Facts() *offrampv1.ClusterFacts { return nil }
+
+// Acceptances says that nothing is accepted.
+func (Alone) Acceptances() []*offrampv1.Acceptance { return nil }
 
 // nodeIndex keeps the Node objects by name, made anew when the facts are others.
 type nodeIndex struct {

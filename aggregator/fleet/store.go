@@ -49,7 +49,7 @@ func (c Config) withDefaults() Config {
 		c.ForgetAfter = 24 * time.Hour
 	}
 	if c.Cluster == nil {
-		c.Cluster = alone{}
+		c.Cluster = Alone{}
 	}
 	if c.SoakFirst <= 0 {
 		c.SoakFirst = 8 * time.Hour

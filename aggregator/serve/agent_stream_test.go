@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/stats"
 
 	"offramp.dev/offramp/agent/stream"
+	"offramp.dev/offramp/aggregator/fleet"
 	"offramp.dev/offramp/internal/facts"
 	v1 "offramp.dev/offramp/proto/offramp/v1"
 )

@@ -17,10 +17,17 @@ type questions struct {
 	offrampv1.UnimplementedFleetServiceServer
 
 	store    *fleet.Store
+	around   fleet.Cluster
 	lists    *lists
 	streams  *streams
 	timeouts timeouts
+	// acceptances and endpoints are nil without the Kubernetes API.
+	acceptances Acceptances
+	endpoints   EndpointNames
 }
+
+// EndpointNames names what stands behind the addresses of a Service's endpoints: "10.244.1.7" is "pod default/web-1 on node-a".
+type EndpointNames func(ctx context.Context, namespace, service string) (map[string]string, error)
 
 // target reads the target of a question: nftables unless another is named.
 func target(asked offrampv1.Target) (offrampv1.Target, error) {
@@ -31,40 +38,6 @@ func target(asked offrampv1.Target) (offrampv1.Target, error) {
 		return asked, status.Errorf(codes.InvalidArgument, "target %d is not known to this aggregator", asked)
 	}
 	return asked, nil
-}
-
-// GetReadiness judges the fleet for one target.
-func (q *questions) GetReadiness(_ context.Context, request *offrampv1.GetReadinessRequest) (*offrampv1.GetReadinessResponse, error) {
-	target, err := target(request.GetTarget())
-	if err != nil {
-		return nil, err
-	}
-	return q.store.Readiness(target, fleet.Filter{}, ""), nil
-}
-
-// ListNodes lists the nodes by name, page by page.
-func (q *questions) ListNodes(_ context.Context, request *offrampv1.ListNodesRequest) (*offrampv1.ListNodesResponse, error) {
-	target, err := target(request.GetTarget())
-	if err != nil {
-		return nil, err
-	}
-	size := int(request.GetPageSize())
-	if size == 0 {
-		size = defaultPage
-	}
-	if size > maxPage {
-		return nil, status.Errorf(codes.InvalidArgument, "page_size is 1 to %d, not %d", maxPage, size)
-	}
-	after, err := readToken(request.GetPageToken())
-	if err != nil {
-		return nil, err
-	}
-	nodes, more := q.store.Summaries(target, fleet.Filter{}, after, size)
-	answer := &offrampv1.ListNodesResponse{Nodes: nodes}
-	if more {
-		answer.NextPageToken = makeToken(nodes[len(nodes)-1].GetNode())
-	}
-	return answer, nil
 }
 
 // GetNode tells everything about one node.

@@ -39,6 +39,11 @@ type Config struct {
 	Log *slog.Logger
 	// Audit is where calls that order something are written. Default: the log.
 	Audit *audit.Log
+	// Cluster is what the Kubernetes API says. Default: nothing.
+	Cluster fleet.Cluster
+	// Acceptances keep accepted findings, and EndpointNames names addresses; nil without the Kubernetes API.
+	Acceptances   Acceptances
+	EndpointNames EndpointNames
 	// DrainTimeout is how long open calls may take to end at a stop (default 5 s).
 	DrainTimeout time.Duration
 }
@@ -49,6 +54,8 @@ type Server struct {
 	health   *health.Server
 	streams  *streams
 	desk     *orders.Desk
+	lists    *lists
+	store    *fleet.Store
 	timeouts timeouts
 	log      *slog.Logger
 }
@@ -68,7 +75,12 @@ func newServer(config Config, limits timeouts) *Server {
 		health:   health.NewServer(),
 		streams:  &streams{open: map[*ender]struct{}{}},
 		timeouts: limits,
+		lists:    newLists(limits.list, maxListCache),
+		store:    config.Store,
 		log:      config.Log,
+	}
+	if config.Cluster == nil {
+		config.Cluster = fleet.Alone{}
 	}
 	if config.Audit == nil {
 		config.Audit = audit.ToLog(config.Log)
@@ -83,7 +95,8 @@ func newServer(config Config, limits timeouts) *Server {
 	})
 	offrampv1.RegisterCleanupServiceServer(s.grpc, &cleanups{desk: s.desk, audit: written, streams: s.streams})
 	offrampv1.RegisterFleetServiceServer(s.grpc, &questions{
-		store: config.Store, lists: newLists(limits.list, maxListCache), streams: s.streams, timeouts: limits,
+		store: config.Store, around: config.Cluster, lists: s.lists, streams: s.streams, timeouts: limits,
+		acceptances: config.Acceptances, endpoints: config.EndpointNames,
 	})
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
@@ -141,6 +154,13 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		return fmt.Errorf("serve on %v: %w", listener.Addr(), err)
 	}
 	return nil
+}
+
+// List brings a list that a node reported, from what is kept or from the node.
+func (s *Server) List(ctx context.Context, node string, list *offrampv1.ListDigest) ([]string, error) {
+	// Only links of this package are ever given to the store.
+	l, _ := s.store.Link(node).(*link)
+	return s.lists.get(ctx, l, list)
 }
 
 // drain says goodbye: not serving any more, streams end with UNAVAILABLE, what is left is cut after a while.

@@ -1,0 +1,103 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"offramp.dev/offramp/aggregator/auth"
+	"offramp.dev/offramp/internal/readiness"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
+)
+
+// Acceptances keep accepted findings.
+type Acceptances interface {
+	List() []*offrampv1.Acceptance
+	Put(ctx context.Context, acceptance *offrampv1.Acceptance) error
+	// Delete reports whether there was one of that id.
+	Delete(ctx context.Context, id string) (found bool, err error)
+}
+
+// maxReason bounds the reason of an acceptance, in bytes; longestAcceptance how far its end may be away: what is accepted for ever
+// is forgotten.
+const (
+	maxReason         = 500
+	longestAcceptance = 366 * 24 * time.Hour
+)
+
+var errNowhereToKeep = status.Error(codes.FailedPrecondition, "this aggregator keeps no accepted findings: it does not ask the Kubernetes API")
+
+// AcceptFinding notes that a finding may stay until a date.
+func (q *questions) AcceptFinding(ctx context.Context, request *offrampv1.AcceptFindingRequest) (*offrampv1.AcceptFindingResponse, error) {
+	if q.acceptances == nil {
+		return nil, errNowhereToKeep
+	}
+	if err := q.checkAcceptance(request); err != nil {
+		return nil, err
+	}
+	acceptance := &offrampv1.Acceptance{
+		FindingId: request.GetFindingId(), Selector: request.GetSelector(), Reason: request.GetReason(), Author: author(ctx),
+		At: timestamppb.Now(), Until: request.GetUntil(),
+	}
+	if err := q.acceptances.Put(ctx, acceptance); err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	return &offrampv1.AcceptFindingResponse{Acceptance: acceptance}, nil
+}
+
+// author is who accepts: the proven name, and the one that the caller gives itself.
+func author(ctx context.Context) string {
+	caller, _ := auth.FromContext(ctx)
+	switch {
+	case caller.Name == "":
+		return unauthenticated
+	case caller.Claimed != "":
+		return caller.Claimed + " (" + caller.Name + ")"
+	default:
+		return caller.Name
+	}
+}
+
+func (q *questions) checkAcceptance(request *offrampv1.AcceptFindingRequest) error {
+	if _, known := readiness.Explain(request.GetFindingId()); !known {
+		return status.Errorf(codes.InvalidArgument, "there is no finding %.100q", request.GetFindingId())
+	}
+	if _, err := q.selector(request.GetSelector()); err != nil {
+		return err
+	}
+	if reason := request.GetReason(); reason == "" || len(reason) > maxReason {
+		return status.Errorf(codes.InvalidArgument, "an acceptance needs a reason of at most %d bytes", maxReason)
+	}
+	until := time.Until(request.GetUntil().AsTime())
+	if request.GetUntil() == nil || until <= 0 || until > longestAcceptance {
+		return status.Error(codes.InvalidArgument, "an acceptance needs an end date, in the future and within a year")
+	}
+	return nil
+}
+
+// WithdrawAcceptance takes an acceptance back.
+func (q *questions) WithdrawAcceptance(ctx context.Context, request *offrampv1.WithdrawAcceptanceRequest) (*offrampv1.WithdrawAcceptanceResponse, error) {
+	if q.acceptances == nil {
+		return nil, errNowhereToKeep
+	}
+	found, err := q.acceptances.Delete(ctx, request.GetId())
+	switch {
+	case err != nil:
+		return nil, status.Error(codes.Unavailable, err.Error())
+	case !found:
+		return nil, status.Errorf(codes.NotFound, "there is no acceptance %.100q", request.GetId())
+	default:
+		return &offrampv1.WithdrawAcceptanceResponse{}, nil
+	}
+}
+
+// ListAcceptances lists accepted findings, those whose time is over too.
+func (q *questions) ListAcceptances(context.Context, *offrampv1.ListAcceptancesRequest) (*offrampv1.ListAcceptancesResponse, error) {
+	if q.acceptances == nil {
+		return nil, errNowhereToKeep
+	}
+	return &offrampv1.ListAcceptancesResponse{Acceptances: q.acceptances.List()}, nil
+}
