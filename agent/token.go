@@ -8,6 +8,8 @@ import (
 )
 
 // defaultTokenFile is where the manifests mount the projected token.
+//
+//nolint:gosec // a path, not a secret
 const defaultTokenFile = "/var/run/secrets/offramp/token"
 
 // addTokenFlag adds --token-file.

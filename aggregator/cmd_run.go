@@ -127,6 +127,7 @@ func (s *runSettings) run(ctx context.Context, stdout, stderr io.Writer) error {
 		Assess: readiness.Assess, Log: log,
 		HeartbeatInterval: s.heartbeat, SilentAfter: s.silentAfter, ForgetAfter: s.forgetAfter,
 	})
+	//nolint:contextcheck // each call brings its own context
 	server := serve.New(serve.Config{Store: store, TLS: identified.tls, Guard: identified.guard, Audit: audited, Version: version.Get().Version, Log: log, DrainTimeout: s.drain})
 	log.Info("listening", "address", listener.Addr().String(), "tls", !s.plaintext, "version", version.Get().Version)
 	group, ctx := errgroup.WithContext(ctx)

@@ -44,8 +44,6 @@ func (g *Guard) Unary() grpc.UnaryServerInterceptor {
 }
 
 // Stream is the interceptor of streaming methods. It ends a stream whose caller's proof ends or is withdrawn.
-//
-//nolint:contextcheck // a stream brings its own context
 func (g *Guard) Stream() grpc.StreamServerInterceptor {
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		ctx := stream.Context()

@@ -176,6 +176,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	info := &grpc.StreamServerInfo{FullMethod: offrampv1.CleanupService_Apply_FullMethodName}
 	refuse := func() {
 		stream := &oneMessage{ctx: ctx}
+		//nolint:contextcheck // the stream brings its own context
 		err := guard.Stream()(nil, stream, info, func(_ any, stream grpc.ServerStream) error {
 			return stream.RecvMsg(&offrampv1.ApplyRequest{Node: "node-a"})
 		})

@@ -204,6 +204,40 @@ func TestPeople(t *testing.T) {
 	})
 }
 
+// What was answered about one node, one verb or one account says nothing about another, however fresh it is.
+func TestAnswersAreNotMixedUp(t *testing.T) {
+	cluster := newAPIServer(t)
+	tokens := cluster.newTokens(nil)
+	may := func(account string, what Action) codes.Code {
+		caller, err := tokens.Authenticate(withToken(t.Context(), cluster.mint(token{account: account, id: account})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status.Code(caller.permit(t.Context(), what))
+	}
+	for range 2 {
+		for _, tt := range []struct {
+			account string
+			what    Action
+			want    codes.Code
+		}{
+			{"offramp-operator-a", Action{"apply", "nodecleanups", "node-a"}, codes.OK},
+			{"offramp-operator-a", Action{"apply", "nodecleanups", "node-b"}, codes.PermissionDenied},
+			{"offramp-operator-a", Action{"accept", "findings", ""}, codes.PermissionDenied},
+			{"offramp-operator", Action{"apply", "nodecleanups", "node-b"}, codes.OK},
+			{"offramp-viewer", Action{"get", "nodes", "node-a"}, codes.OK},
+			{"offramp-viewer", Action{"apply", "nodecleanups", "node-a"}, codes.PermissionDenied},
+		} {
+			if got := may(tt.account, tt.what); got != tt.want {
+				t.Errorf("%s %s: %v, want %v", tt.account, tt.what, got, tt.want)
+			}
+		}
+	}
+	if got := cluster.asked("access"); got != 6 {
+		t.Errorf("the API server was asked %d times about 6 things", got)
+	}
+}
+
 // Nothing is allowed because the API server does not answer, and nobody waits for it for ever.
 func TestPeopleWithoutTheAPIServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

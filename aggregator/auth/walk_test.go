@@ -72,7 +72,12 @@ func startHallWith(t *testing.T, callers Authenticator, log *slog.Logger, agents
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(socket) }()
-	t.Cleanup(func() { server.Stop(); _ = <-served })
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
 	return &hall{t: t, server: server, address: socket.Addr().String(), people: people}
 }
 
