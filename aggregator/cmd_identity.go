@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"offramp.dev/offramp/aggregator/auth"
@@ -94,6 +95,8 @@ func (s *runSettings) checkIdentity() error {
 type identified struct {
 	guard *auth.Guard
 	tls   *tls.Config
+	// client reaches the API server; nil where none is asked.
+	client kubernetes.Interface
 	// run are to run for as long as the server does.
 	run []func(context.Context)
 }
@@ -124,7 +127,11 @@ func (s *runSettings) identifyByKubernetes(ctx context.Context, log *slog.Logger
 	if err := insist(ctx, log, tokens.Prepare); err != nil {
 		return nil, err
 	}
-	made := &identified{run: []func(context.Context){tokens.Run}}
+	client, err := apiserver.Client(s.identity.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reach the Kubernetes API server: %w", err)
+	}
+	made := &identified{client: client, run: []func(context.Context){tokens.Run}}
 	made.guard = auth.New(auth.Either{Tokens: tokens, Certificates: auth.Certificates{}}, log)
 	s.tls.ClientCertOptional = true
 	if s.tls.Cert != "" {

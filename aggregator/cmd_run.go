@@ -15,7 +15,6 @@ import (
 	"offramp.dev/offramp/aggregator/fleet"
 	"offramp.dev/offramp/aggregator/serve"
 	"offramp.dev/offramp/internal/program"
-	"offramp.dev/offramp/internal/readiness"
 	"offramp.dev/offramp/internal/settings"
 	"offramp.dev/offramp/internal/version"
 )
@@ -26,6 +25,7 @@ type runSettings struct {
 	tls                 serve.Files
 	plaintext           bool
 	identity            identity
+	cluster             clusterFlags
 	perAddress          int
 	heartbeat           time.Duration
 	silentAfter         int
@@ -70,6 +70,7 @@ func (s *runSettings) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&s.plaintext, "insecure-plaintext", false, "serve without TLS: anybody on the way can read and forge")
 	flags.IntVar(&s.perAddress, "max-connections-per-address", 1024, "how many connections one address may have open; 0 means any number")
 	s.identity.addFlags(flags)
+	s.cluster.addFlags(flags)
 	flags.DurationVar(&s.heartbeat, "heartbeat-interval", time.Minute, "how often agents are asked for a sign of life")
 	flags.IntVar(&s.silentAfter, "silent-after", 3, "after how many missed heartbeats a node is silent, never counted ready")
 	flags.DurationVar(&s.forgetAfter, "forget-after", 24*time.Hour, "for how long a node may be silent before it is forgotten")
@@ -123,12 +124,19 @@ func (s *runSettings) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if s.perAddress > 0 {
 		listener = serve.LimitPerAddress(listener, s.perAddress, log)
 	}
+	around, err := s.newAround(identified.client, log)
+	if err != nil {
+		return err
+	}
 	store := fleet.New(fleet.Config{
-		Assess: readiness.Assess, Log: log,
+		Assess: around.assess, Cluster: around, SoakFirst: s.cluster.soakFirst, Soak: s.cluster.soakOther, Log: log,
 		HeartbeatInterval: s.heartbeat, SilentAfter: s.silentAfter, ForgetAfter: s.forgetAfter,
 	})
 	//nolint:contextcheck // each call brings its own context
-	server := serve.New(serve.Config{Store: store, TLS: identified.tls, Guard: identified.guard, Audit: audited, Version: version.Get().Version, Log: log, DrainTimeout: s.drain})
+	server := serve.New(around.serving(serve.Config{
+		Store: store, TLS: identified.tls, Guard: identified.guard, Audit: audited, Version: version.Get().Version, Log: log, DrainTimeout: s.drain,
+	}))
+	around.store, around.server = store, server
 	log.Info("listening", "address", listener.Addr().String(), "tls", !s.plaintext, "version", version.Get().Version)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(ctx, listener) })
@@ -136,6 +144,9 @@ func (s *runSettings) run(ctx context.Context, stdout, stderr io.Writer) error {
 	group.Go(func() error { serve.WarnOfExpiry(ctx, identified.tls, log); return nil })
 	for _, run := range identified.run {
 		group.Go(func() error { run(ctx); return nil })
+	}
+	for _, run := range around.runs() {
+		group.Go(func() error { return run(ctx) })
 	}
 	defer log.Info("stopped")
 	return group.Wait()

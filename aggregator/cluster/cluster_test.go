@@ -66,7 +66,9 @@ shceduler: typo
 	secretive := configMap("app", map[string]string{"password": "x"})
 	kubeconfig := configMap("kube-proxy", map[string]string{"kubeconfig": "kind: Config"})
 	a.lists["/api/v1/namespaces/kube-system/configmaps"] = []any{config, secretive, kubeconfig}
-	facts := await(t, follow(t, client), func(facts *offrampv1.ClusterFacts) bool { return len(facts.GetKubeProxyConfigs()) == 1 && allRead(facts) })
+	facts := await(t, follow(t, client), func(facts *offrampv1.ClusterFacts) bool {
+		return len(facts.GetKubeProxyConfigs()) == 1 && allRead(facts)
+	})
 
 	if len(facts.GetKubeProxies()) != 1 {
 		t.Fatalf("kube-proxies: %v", facts.GetKubeProxies())
