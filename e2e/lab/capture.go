@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"offramp.dev/offramp/e2e/lab/wire"
 )
 
 // loadedModules reads lsmod's output, without the drivers of the machine that the capture was made on.
@@ -116,6 +118,24 @@ func parseLinks(shown string) []capturedLink {
 		last.addresses = append(last.addresses, fields[1])
 	}
 	return links
+}
+
+// onNodeLink puts the addresses of a recorded node, which was a guest of the lab, onto the link that a restored node has them
+// on. Each is for itself: the guest that it is restored in is in the same network.
+func onNodeLink(shown string) string {
+	var out strings.Builder
+	recorded := false
+	for line := range strings.Lines(shown) {
+		if !strings.HasPrefix(line, " ") {
+			recorded = strings.Contains(line, ": "+wire.Link+": ")
+		}
+		if recorded {
+			line = strings.Replace(line, ": "+wire.Link+": ", ": eth0: ", 1)
+			line = regexp.MustCompile(`( inet [\d.]+)/\d+`).ReplaceAllString(line, "$1/32")
+		}
+		out.WriteString(line)
+	}
+	return out.String()
 }
 
 // dummyLink is kube-proxy's in ipvs mode.

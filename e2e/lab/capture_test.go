@@ -4,7 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"offramp.dev/offramp/e2e/captures"
+	"offramp.dev/offramp/e2e/lab/wire"
 )
 
 func TestLoadedModules(t *testing.T) {
@@ -149,5 +152,16 @@ func TestConfigurationFile(t *testing.T) {
 	}
 	if file, _ := configurationFile([]string{"kube-proxy", "--proxy-mode=ipvs"}); file != "" {
 		t.Errorf("no --config names %s", file)
+	}
+}
+
+func TestOnNodeLink(t *testing.T) {
+	const recorded = "1: lo: <UP> mtu 65536\n    inet 127.0.0.1/8 scope host lo\n2: " + wire.Link + ": <UP> mtu 1500\n    inet 198.18.1.2/16 brd 198.18.255.255 scope global mgmt0\n" +
+		"    inet6 fd00:18::1:2/64 scope global nodad\n3: kube-ipvs0: <NOARP> mtu 1500\n    inet 10.96.0.1/32 scope global kube-ipvs0\n"
+	want := []capturedLink{
+		{"lo", true, []string{"127.0.0.1/8"}}, {"eth0", true, []string{"198.18.1.2/32", "fd00:18::1:2/64"}}, {"kube-ipvs0", false, []string{"10.96.0.1/32"}},
+	}
+	if diff := cmp.Diff(want, parseLinks(onNodeLink(recorded)), cmp.AllowUnexported(capturedLink{})); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -144,7 +144,7 @@ func (r restoring) links(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.feed(ctx, linkCommands(parseLinks(shown)), "ip", "-batch", "-")
+	return r.feed(ctx, linkCommands(parseLinks(onNodeLink(shown))), "ip", "-batch", "-")
 }
 
 func (r restoring) virtualServers(ctx context.Context) error {
