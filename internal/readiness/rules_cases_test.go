@@ -16,6 +16,7 @@ func kernelCases() []ruleCase {
 		{rule, "5.10 to iptables", ipvsMode, toIPTables, kernel("5.10.0", 5, 10), silent},
 		{rule, "5.10 to none", ipvsMode, toNone, kernel("5.10.0", 5, 10), silent},
 		{rule, "5.10, runs all the same", nftablesMode, toNFTables, kernel("5.10.0", 5, 10), says(warning)},
+		{rule, "no number, runs all the same", nftablesMode, toNFTables, kernel("custom", 0, 0), silent},
 		{rule, "no number", ipvsMode, toNFTables, kernel("custom", 0, 0), open},
 		{rule, "unreadable", ipvsMode, toNFTables, cannotRead(kinds.kernel), notRead},
 	}

@@ -33,6 +33,10 @@ func checkKernel(n *node, target offrampv1.Target) outcome {
 		return unread()
 	}
 	kernel := n.kernel()
+	runs := n.running() == offrampv1.ProxyMode_PROXY_MODE_NFTABLES
+	if kernel.GetMajor() == 0 && runs {
+		return quietly()
+	}
 	if kernel.GetMajor() == 0 {
 		return undecided(kernelRemedy, fmt.Sprintf("kernel release %q does not begin with a version", kernel.GetRelease()))
 	}
@@ -40,7 +44,7 @@ func checkKernel(n *node, target offrampv1.Target) outcome {
 	if kernel.GetMajor() > major || (kernel.GetMajor() == major && kernel.GetMinor() >= minor) {
 		return quietly()
 	}
-	if n.running() == offrampv1.ProxyMode_PROXY_MODE_NFTABLES {
+	if runs {
 		return warn(kernelRemedy, kernelEvidence(kernel), "nftables mode runs all the same")
 	}
 	evidence := []string{kernelEvidence(kernel)}

@@ -32,7 +32,7 @@ func checkReading(n *node, target offrampv1.Target) outcome {
 			continue
 		}
 		line := sectionName(kind) + ": " + problem
-		if matters(kind, target) {
+		if n.matters(kind, target) {
 			mattering = append(mattering, line)
 			continue
 		}
@@ -48,15 +48,17 @@ func checkReading(n *node, target offrampv1.Target) outcome {
 	}
 }
 
-// matters reports whether nothing can be said about a target without a section.
-func matters(kind offrampv1.SectionKind, target offrampv1.Target) bool {
+// matters reports whether nothing can be said about a target without a section. What the host brings decides no more once the
+// target's mode runs.
+func (n *node) matters(kind offrampv1.SectionKind, target offrampv1.Target) bool {
 	switch kind {
 	case offrampv1.SectionKind_SECTION_KIND_KUBE_PROXY:
 		return true
 	case offrampv1.SectionKind_SECTION_KIND_KERNEL:
 		return target == offrampv1.Target_TARGET_NFTABLES
 	case offrampv1.SectionKind_SECTION_KIND_HOST:
-		return target == offrampv1.Target_TARGET_NFTABLES || target == offrampv1.Target_TARGET_IPTABLES
+		needsHost := target == offrampv1.Target_TARGET_NFTABLES || target == offrampv1.Target_TARGET_IPTABLES
+		return needsHost && n.running() != targetMode(target)
 	default:
 		return slices.Contains(kernelKinds(), kind)
 	}

@@ -107,6 +107,8 @@ func readingCases() []ruleCase {
 		{rule, "kernel, to nftables", iptablesMode, toNFTables, cannotRead(kinds.kernel), open},
 		{rule, "kernel, to iptables", iptablesMode, toIPTables, cannotRead(kinds.kernel), says(info)},
 		{rule, "addresses", nftablesMode, toNFTables, cannotRead(kinds.addresses), says(info)},
+		{rule, "host, to nftables", ipvsMode, toNFTables, cannotRead(kinds.host), open},
+		{rule, "host, there already", nftablesMode, toNFTables, cannotRead(kinds.host), says(info)},
 		{rule, "history", nftablesMode, toNFTables, cannotRead(kinds.history), says(info)},
 	}
 }
