@@ -100,7 +100,7 @@ func (s serverIndex) find(change *offrampv1.DeleteVirtualServer) *inventory.Virt
 	if !known || err != nil || change.GetPort() > math.MaxUint16 {
 		return nil
 	}
-	return s[ipvsKey{protocol, netip.AddrPortFrom(address, uint16(change.GetPort()))}]
+	return s[ipvsKey{protocol, netip.AddrPortFrom(address, uint16(change.GetPort()))}] //nolint:gosec // checked above
 }
 
 // nftTableFamily is the number of a native table's family; kube-proxy has tables in two.

@@ -60,7 +60,7 @@ func isLive(fields []string, flows *udpFlows) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("the time that a connection through IPVS has left: %w", err)
 	}
-	return flows.live(strings.Join(fields[:7], " "), time.Duration(seconds)*time.Second), nil //nolint:gosec // 32 bits
+	return flows.live(strings.Join(fields[:7], " "), time.Duration(seconds)*time.Second), nil
 }
 
 func parseHexConnection(host, port string) (netip.AddrPort, error) {

@@ -24,7 +24,7 @@ type node struct {
 	guest *lab.Guest
 }
 
-// newNode loads what the capture's node had loaded; become gives it its state.
+// newNode is the guest as it was booted; become gives it its state.
 func newNode(t *testing.T, g *lab.Guest) *node {
 	t.Helper()
 	return &node{t: t, guest: g}
