@@ -84,26 +84,26 @@ func (s *signer) write(name, kind string, der []byte) string {
 }
 
 // serveMTLS runs an aggregator outside of any cluster until the test ends and returns its address.
-func (s *signer) serveMTLS() string {
+func (s *signer) serveMTLS(more ...string) (string, *output) {
 	s.t.Helper()
 	server := s.issue("server")
 	key, err := x509.MarshalPKCS8PrivateKey(server.PrivateKey)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	args := []string{"run", "--listen", "127.0.0.1:0", "--log-format", "json", "--client-ca-file", filepath.Join(s.dir, "ca.pem"),
-		"--tls-cert-file", s.write("server.pem", "CERTIFICATE", server.Certificate[0]), "--tls-key-file", s.write("server-key.pem", "PRIVATE KEY", key)}
-	var stdout, stderr output
+	args := append([]string{"run", "--listen", "127.0.0.1:0", "--log-format", "json", "--client-ca-file", filepath.Join(s.dir, "ca.pem"),
+		"--tls-cert-file", s.write("server.pem", "CERTIFICATE", server.Certificate[0]), "--tls-key-file", s.write("server-key.pem", "PRIVATE KEY", key)}, more...)
+	stdout, stderr := &output{}, &output{}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
-	go func() { ended <- run(ctx, args, noVariables, &stdout, &stderr) }()
+	go func() { ended <- run(ctx, args, noVariables, stdout, stderr) }()
 	s.t.Cleanup(func() {
 		cancel()
 		if code := <-ended; code != 0 {
 			s.t.Errorf("exit code %d: %s", code, stderr.String())
 		}
 	})
-	return waitForAddress(s.t, &stderr)
+	return waitForAddress(s.t, stderr), stderr
 }
 
 func (s *signer) dial(address string, certificates ...tls.Certificate) *grpc.ClientConn {
@@ -144,7 +144,7 @@ func plans(ctx context.Context, conn *grpc.ClientConn) codes.Code {
 // Outside of Kubernetes client certificates say who calls, and an aggregator with --client-ca-file asks for them unbidden.
 func TestMutualTLS(t *testing.T) {
 	s := newSigner(t)
-	address := s.serveMTLS()
+	address, _ := s.serveMTLS()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	node := s.dial(address, s.issue("system:node:node-a", "system:nodes"))
