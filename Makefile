@@ -80,7 +80,7 @@ IN_VMS  := ./e2e/lab/... ./e2e/plan/... ./e2e/trace/...
 
 test-e2e: deps build ## run the whole programs: lab, fleet under fire, no trace left, plans
 	$(GO) test -count=1 -p 2 -timeout 30m $(IN_VMS)
-	$(GO) test -count=1 -p 1 -timeout 30m $$($(GO) list ./e2e/... | grep -vE '/e2e/(cluster|lab|plan|trace)')
+	$(GO) test -count=1 -p 1 -timeout 30m $$($(GO) list ./e2e/... | grep -vE '/e2e/(cluster|identity|lab|plan|trace)')
 
 # What a run sees of kube-proxy goes through this folder into docs/kube-proxy-facts.md.
 FACTS   := $(BIN)/facts
@@ -88,7 +88,7 @@ FACTS   := $(BIN)/facts
 e2e: deps ## a real cluster: every way that nodes leave ipvs mode, with a table of what stays (the first time builds Kubernetes, 10 minutes more)
 	$(GO) run ./e2e/cluster/build
 	rm -rf $(FACTS) && mkdir -p $(FACTS) docs
-	OFFRAMP_FACTS_DIR=$(CURDIR)/$(FACTS) $(GO) test -count=1 -timeout 45m -p 1 -parallel 2 -v ./e2e/cluster/...
+	OFFRAMP_FACTS_DIR=$(CURDIR)/$(FACTS) $(GO) test -count=1 -timeout 45m -p 1 -parallel 2 -v ./e2e/cluster/... ./e2e/identity
 	$(GO) run ./e2e/cluster/facts/render -rows $(FACTS) -o docs/kube-proxy-facts.md -what 'make e2e'
 
 e2e-all: deps ## the same with both versions of kube-proxy, both backends of iptables and all kernels: about two hours
