@@ -56,22 +56,16 @@ func TestCertificateExpiry(t *testing.T) {
 
 // Two days before the end somebody is told, and not before.
 func TestWarnOfExpiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*lasting(t, time.Now().Add(72*time.Hour))}}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { WarnOfExpiry(ctx, config, slog.New(slog.NewTextHandler(&out, nil))); close(ended) }()
-		time.Sleep(23 * time.Hour)
-		synctest.Wait()
-		if out.Len() > 0 {
-			t.Errorf("too early: %s", &out)
-		}
-		time.Sleep(3 * time.Hour)
-		cancel()
-		<-ended
-		if !strings.Contains(out.String(), "expires soon") {
-			t.Errorf("nobody was told: %q", &out)
-		}
-	})
+	for after, want := range map[time.Duration]bool{23 * time.Hour: false, 26 * time.Hour: true} {
+		synctest.Test(t, func(t *testing.T) {
+			var out bytes.Buffer
+			config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*lasting(t, time.Now().Add(72*time.Hour))}}
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			defer cancel()
+			WarnOfExpiry(ctx, config, slog.New(slog.NewTextHandler(&out, nil)))
+			if told := strings.Contains(out.String(), "expires soon"); told != want {
+				t.Errorf("after %s of 72 h somebody was told: %t", after, told)
+			}
+		})
+	}
 }
