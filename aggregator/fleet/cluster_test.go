@@ -113,6 +113,8 @@ func TestAcceptedFindings(t *testing.T) {
 		t.Errorf("node a: %v", a)
 	}
 	c.advance(time.Hour)
+	session, _, _ := join(s, "a")
+	report(t, session)
 	if got := s.Summary(nftables, "a").GetAssessment(); got.GetFindings()[0].GetAccepted() != nil || got.GetReady() == ready {
 		t.Errorf("the time is over, and it is still accepted: %v", got)
 	}

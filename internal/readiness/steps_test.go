@@ -80,6 +80,18 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+func TestAcceptedFindingsNeedNoStep(t *testing.T) {
+	node := standing("a", defaulted(clean(iptablesMode)), toIPTables)
+	word := map[string]*offrampv1.Acceptance{"mode-not-explicit": {Author: "jo"}}
+	if got := stepIDs(readiness.Steps(toIPTables, nil, []readiness.Standing{node})); len(got) != 1 {
+		t.Fatalf("before: %v", got)
+	}
+	node.Assessment = readiness.Accept(node.Assessment, word)
+	if got := stepIDs(readiness.Steps(toIPTables, nil, []readiness.Standing{node})); len(got) != 0 {
+		t.Errorf("accepted, and still to be done: %v", got)
+	}
+}
+
 func TestTheCanaryIsWellChosen(t *testing.T) {
 	node := func(name, pool string, connections uint64) readiness.Standing {
 		s := standing(name, clean(ipvsMode), toNFTables)
