@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 
+	"golang.org/x/term"
+
 	"offramp.dev/offramp/internal/render"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
@@ -22,11 +24,7 @@ func newProgress(w io.Writer) *progress { return &progress{w: w, terminal: isTer
 // isTerminal reports whether a person reads or writes here.
 func isTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // Problems of showing progress are none of the order's: they are left out.

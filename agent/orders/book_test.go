@@ -69,7 +69,7 @@ func TestMalformedOrders(t *testing.T) {
 		"lower-case letters":      func(o *v1.Order) { o.Id = "../../../../etc/passwd" },
 		"16 to 64":                func(o *v1.Order) { o.Id = strings.Repeat("x", 65) },
 		"no order of kind":        func(o *v1.Order) { o.Kind = 99 },
-		"target 99 is not know":     func(o *v1.Order) { o.Target = 99 },
+		"target 99 is not know":   func(o *v1.Order) { o.Target = 99 },
 		"32 bytes":                func(o *v1.Order) { o.PlanDigest = []byte("abc") },
 		"wants a target":          func(o *v1.Order) { o.Target = v1.Target_TARGET_UNSPECIFIED },
 		"when it was sent":        func(o *v1.Order) { o.SentAt = nil },
