@@ -1,6 +1,7 @@
 package cleanup_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"os"
@@ -135,14 +136,14 @@ func tryTool(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-// run runs a native tool and returns what it printed.
+// run runs a native tool and returns what it printed. Warnings are not of that: they would come in the middle of lines.
 func run(t *testing.T, input string, args ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), args[0], args[1:]...)
-	command.Stdin = strings.NewReader(input)
-	out, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
+	var out, problems bytes.Buffer
+	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(input), &out, &problems
+	if err := command.Run(); err != nil {
+		t.Fatalf("%s: %v: %s%s", strings.Join(args, " "), err, out.String(), problems.String())
 	}
-	return string(out)
+	return out.String()
 }
