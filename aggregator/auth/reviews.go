@@ -65,70 +65,6 @@ func newReviews(config TokensConfig) *reviews {
 	}
 }
 
-// refused returns why a token is refused, nil while it is confirmed or was not reviewed yet.
-func (r *reviews) refused(key tokenKey) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if known := r.tokens[key]; known != nil {
-		return known.refusal
-	}
-	return nil
-}
-
-// follow has a token reviewed for as long as one stream rests on it. It never waits.
-func (r *reviews) follow(key tokenKey, token, name string, until time.Time, end func(error)) (stop func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := r.tokens[key]
-	if known == nil {
-		r.sweep()
-		known = &reviewed{token: token, name: name, until: until, due: r.now(), streams: map[*follower]struct{}{}}
-		r.tokens[key] = known
-	}
-	if known.refusal != nil {
-		end(known.refusal)
-		return func() {}
-	}
-	f := &follower{end: end}
-	known.streams[f] = struct{}{}
-	known.token = token
-	r.enqueue(known)
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(known.streams, f)
-	}
-}
-
-// enqueue makes a token wait for its review, unless it does already. The caller holds the lock.
-func (r *reviews) enqueue(known *reviewed) {
-	if known.queued || known.asking {
-		return
-	}
-	known.queued = true
-	heap.Push(&r.queue, known)
-	if known.index == 0 {
-		select {
-		case r.sooner <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// sweep forgets expired tokens, now and then. The caller holds the lock.
-func (r *reviews) sweep() {
-	if len(r.tokens) < r.sweepAt {
-		return
-	}
-	now := r.now()
-	for key, known := range r.tokens {
-		if len(known.streams) == 0 && now.After(known.until.Add(leeway)) {
-			delete(r.tokens, key)
-		}
-	}
-	r.sweepAt = max(1024, 2*len(r.tokens))
-}
-
 // run reviews until ctx ends.
 func (r *reviews) run(ctx context.Context) {
 	var group errgroup.Group
@@ -225,28 +161,4 @@ func (r *reviews) failed(err error) {
 		r.lastFail = now
 		r.log.Error("tokens cannot be reviewed; agents stay on their signatures until they expire", "error", err)
 	}
-}
-
-// reviewQueue is a heap of tokens by when they are due.
-type reviewQueue []*reviewed
-
-func (q reviewQueue) Len() int           { return len(q) }
-func (q reviewQueue) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
-func (q reviewQueue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (q *reviewQueue) Push(x any) {
-	known, _ := x.(*reviewed)
-	known.index = len(*q)
-	*q = append(*q, known)
-}
-
-// Pop implements heap.Interface.
-func (q *reviewQueue) Pop() any {
-	last := (*q)[len(*q)-1]
-	*q = (*q)[:len(*q)-1]
-	return last
 }
