@@ -44,14 +44,14 @@ func Verify(w io.Writer, node string, assessment *offrampv1.Assessment) error {
 }
 
 func (p *page) meaning(assessment *offrampv1.Assessment) {
-	p.line(2, "could it go there: %s", Word(assessment.GetReady()))
+	p.line(2, "could it go there: %s", verdictWord(assessment.GetReady()))
 	p.line(2, "is it there: %s", verifyWords(assessment))
 	p.common(assessment)
 	p.findings(assessment.GetFindings())
 }
 
 func (p *page) common(assessment *offrampv1.Assessment) {
-	p.line(2, "phase: %s", Word(assessment.GetPhase()))
+	p.line(2, "phase: %s", phaseWord(assessment.GetPhase()))
 	p.line(2, "running mode: %s", runningWords(assessment))
 	p.line(2, "leftovers: %s", leftoverWords(assessment.GetLeftovers()))
 }
@@ -67,7 +67,7 @@ func runningWords(assessment *offrampv1.Assessment) string {
 
 // verifyWords adds to the verdict that leftovers alone stand between a node and "clean".
 func verifyWords(assessment *offrampv1.Assessment) string {
-	word := Word(assessment.GetVerify())
+	word := verdictWord(assessment.GetVerify())
 	if assessment.GetVerify() != offrampv1.Verdict_VERDICT_READY {
 		return word
 	}
@@ -117,9 +117,17 @@ func (p *page) finding(finding *offrampv1.Finding) {
 	if finding.GetUndecided() {
 		note = ", undecided"
 	}
-	p.line(2, "%s (%s%s): %s", Clean(finding.GetId()), Word(finding.GetSeverity()), note, Clean(finding.GetTitle()))
+	p.line(2, "%s (%s%s): %s", strong.on(Clean(finding.GetId())), severityWord(finding.GetSeverity()), note, Clean(finding.GetTitle()))
+	p.accepted(4, finding.GetAccepted())
 	for _, evidence := range finding.GetEvidence() {
 		p.line(4, "- %s", Clean(evidence))
+	}
+}
+
+// accepted says that somebody vouches for a finding, and until when.
+func (p *page) accepted(indent int, acceptance *offrampv1.Acceptance) {
+	if acceptance != nil {
+		p.line(indent, "accepted until %s by %s: %s", moment(acceptance.GetUntil()), orUnknown(acceptance.GetAuthor()), Clean(acceptance.GetReason()))
 	}
 }
 

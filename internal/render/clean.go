@@ -30,6 +30,17 @@ func Clean(text string) string {
 	return out.String()
 }
 
+// Printable makes untrusted text safe for a terminal as Clean does, and cuts nothing off.
+func Printable(text string) string {
+	var out strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		writeRune(&out, r, text[:size])
+		text = text[size:]
+	}
+	return out.String()
+}
+
 func writeRune(out *strings.Builder, r rune, raw string) {
 	switch {
 	case r == utf8.RuneError && len(raw) == 1, r < 0x80 && !unicode.IsPrint(r):

@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
@@ -41,7 +40,7 @@ func (t *NodeTable) Forgotten(w io.Writer, node string) error {
 func (t *NodeTable) header() []string {
 	header := []string{"NODE", "KERNEL", "MODE", "PHASE", "READY", "LEFTOVERS", "SEEN"}
 	if t.Wide {
-		header = append(header, "OS", "KUBE-PROXY", "AGENT", "CLOCK", "FINDINGS", "LEFT-BY-KIND")
+		header = append(header, "POOL", "OS", "KUBELET", "KUBE-PROXY", "AGENT", "CLOCK", "FINDINGS", "LEFT-BY-KIND")
 	}
 	return header
 }
@@ -53,11 +52,11 @@ func (t *NodeTable) row(node *offrampv1.NodeSummary) []string {
 		kernel = kernelNumbers(kernel)
 	}
 	row := []string{
-		Clean(node.GetNode()), kernel, Word(judged.GetRunningMode()), Word(judged.GetPhase()), Word(judged.GetReady()),
+		Clean(node.GetNode()), kernel, Word(judged.GetRunningMode()), phaseWord(judged.GetPhase()), verdictWord(judged.GetReady()),
 		leftoverCell(judged.GetLeftovers()), age(node.GetLastSeen(), t.Now()),
 	}
 	if t.Wide {
-		row = append(row, Clean(node.GetOsPrettyName()), Clean(node.GetKubeProxyVersion()), Clean(node.GetAgentVersion()),
+		row = append(row, Clean(node.GetPool()), Clean(node.GetOsPrettyName()), Clean(node.GetKubeletVersion()), Clean(node.GetKubeProxyVersion()), Clean(node.GetAgentVersion()),
 			clockCell(node), findingIDs(judged), leftoverWords(judged.GetLeftovers()))
 	}
 	return row
@@ -97,40 +96,19 @@ func findingIDs(judged *offrampv1.Assessment) string {
 
 func (t *NodeTable) writeRows(w io.Writer, rows [][]string) error {
 	for _, row := range rows {
-		t.widen(row)
+		if len(row) > forgottenCells {
+			t.widths = widen(t.widths, row)
+		}
 	}
-	var out bytes.Buffer
+	var out strings.Builder
 	for _, row := range rows {
-		out.WriteString(t.join(row))
+		out.WriteString(joined(row, t.widths))
 	}
-	return write(w, out.Bytes())
+	return write(w, []byte(finish(w, out.String())))
 }
 
-func (t *NodeTable) widen(row []string) {
-	if len(row) < 3 {
-		return
-	}
-	if t.widths == nil {
-		t.widths = make([]int, len(row))
-	}
-	for i, cell := range row {
-		t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
-	}
-}
-
-func (t *NodeTable) join(row []string) string {
-	var line strings.Builder
-	for i, cell := range row {
-		if cell == "" {
-			cell = "-"
-		}
-		line.WriteString(cell)
-		if i < len(row)-1 && i < len(t.widths) {
-			line.WriteString(strings.Repeat(" ", 2+max(0, t.widths[i]-utf8.RuneCountInString(cell))))
-		}
-	}
-	return line.String() + "\n"
-}
+// forgottenCells is how many cells the row of a forgotten node has; it widens no column.
+const forgottenCells = 2
 
 // Names writes the name of each node on a line of its own.
 func Names(w io.Writer, nodes []*offrampv1.NodeSummary) error {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 )
 
 // columns is the width that text is wrapped to.
@@ -35,28 +34,25 @@ func (p *page) field(indent int, name, text string) {
 func (p *page) blank() { p.text.WriteByte('\n') }
 
 func (p *page) wrap(first, hanging int, text string) {
-	width := first
+	at := first
 	p.text.WriteString(strings.Repeat(" ", first))
 	atStart := true
 	for _, word := range strings.Fields(text) {
-		size := utf8.RuneCountInString(word)
-		if !atStart && width+1+size > columns {
+		size := width(word)
+		if !atStart && at+1+size > columns {
 			p.text.WriteString("\n" + strings.Repeat(" ", hanging))
-			width, atStart = hanging, true
+			at, atStart = hanging, true
 		}
 		if !atStart {
 			p.text.WriteByte(' ')
-			width++
+			at++
 		}
 		p.text.WriteString(word)
-		width, atStart = width+size, false
+		at, atStart = at+size, false
 	}
 	p.text.WriteByte('\n')
 }
 
 func (p *page) flush(w io.Writer) error {
-	if _, err := w.Write(p.text.Bytes()); err != nil {
-		return fmt.Errorf("writing the output: %w", err)
-	}
-	return nil
+	return write(w, []byte(finish(w, p.text.String())))
 }

@@ -158,18 +158,3 @@ func sampleNodes() []*offrampv1.NodeSummary {
 		{Node: "worker-2", KernelRelease: "5.14.0-427.13.1.el9_4.x86_64"},
 	}
 }
-
-func sampleFleet() *offrampv1.GetReadinessResponse {
-	return &offrampv1.GetReadinessResponse{
-		Target: offrampv1.Target_TARGET_NFTABLES, At: ago(0), Nodes: 1203, Ready: 1100, Blocked: 100, Unknown: 3, WithLeftovers: 40, Silent: 1,
-		Phases: []*offrampv1.PhaseCount{{Phase: offrampv1.Phase_PHASE_ON_IPVS, Nodes: 100}, {Phase: offrampv1.Phase_PHASE_SWITCHED_DIRTY, Nodes: 40},
-			{Phase: offrampv1.Phase_PHASE_DONE, Nodes: 1062}, {Phase: offrampv1.Phase_PHASE_SILENT, Nodes: 1}},
-		Findings: []*offrampv1.FindingCount{
-			{Id: "kernel-too-old", Severity: offrampv1.Severity_SEVERITY_BLOCKER, Title: "the kernel is too old for nftables mode", Nodes: 100,
-				Remedy:      "boot a kernel of version 5.13 or newer, or stay on iptables mode",
-				NodeSamples: []string{"worker-1", "worker-2", "worker-3", "worker-4", "worker-5", "worker-6"}},
-			{Id: "leftover-ipsets", Severity: offrampv1.Severity_SEVERITY_WARNING, Title: "ipsets of ipvs mode are left", Nodes: 1, NodeSamples: []string{"worker-7"}},
-			{Id: "on-ipvs", Severity: offrampv1.Severity_SEVERITY_INFO, Title: "kube-proxy runs in ipvs mode", Nodes: 100}},
-		SilentSamples: []string{"worker-9"}, Leftovers: dirtyLeftovers(), ListeningSince: ago(2 * time.Hour),
-	}
-}

@@ -102,7 +102,7 @@ func TestVerifyWords(t *testing.T) {
 		"blocked":                                dirtyAssessment(),
 		"unknown":                                nil,
 	} {
-		if got := verifyWords(assessment); got != want {
+		if got := finish(nil, verifyWords(assessment)); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
