@@ -23,8 +23,9 @@ func (c *connection) explain(doing string, err error) error {
 func (c *connection) reason(code codes.Code, message string) string {
 	switch code {
 	case codes.Unavailable:
-		if strings.HasPrefix(message, cluster.Says) {
-			return message
+		// gRPC wraps and quotes what went wrong in a handshake.
+		if i := strings.Index(message, cluster.Says); i >= 0 {
+			return strings.TrimSuffix(message[i:], `"`)
 		}
 		return fmt.Sprintf("cannot talk to the aggregator at %s: %s", c.aggregator, unavailable(message))
 	case codes.DeadlineExceeded:

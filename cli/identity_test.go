@@ -80,6 +80,9 @@ clusters: [{name: it, cluster: {server: %q, insecure-skip-tls-verify: true}}], u
 	address, caFile := serveTLS(t, &fakeFleet{})
 	call(t.Context(), nil, "status", "--aggregator", address, "--ca-file", caFile, "--kubeconfig", path).
 		want(t, 1, "", "asking for the fleet's readiness: the Kubernetes API server: asking for a token of the ServiceAccount offramp/offramp-viewer: user eve")
+	// Without a CA file that is asked for first.
+	call(t.Context(), nil, "status", "--aggregator", address, "--kubeconfig", path).
+		want(t, 1, "", "asking for the fleet's readiness: the Kubernetes API server: reading the aggregator's CA from the ConfigMap offramp/offramp-authority: user eve")
 }
 
 func TestHintsForNobody(t *testing.T) {

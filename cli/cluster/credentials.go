@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 
 	"google.golang.org/grpc/codes"
@@ -76,7 +77,7 @@ type transport struct {
 func (t *transport) ClientHandshake(ctx context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	pem, err := t.cluster.Roots(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf(Says+"%w", err)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {

@@ -83,7 +83,7 @@ func (p *process) stop() {
 // says waits until the program has written a line with all the words, after the first from bytes.
 func (p *process) says(t *testing.T, from int, words ...string) {
 	t.Helper()
-	eventually(t, 10*time.Second, p.name+" says "+strings.Join(words, ", "), func() bool {
+	eventually(t, 30*time.Second, p.name+" says "+strings.Join(words, ", "), func() bool {
 		for line := range strings.Lines(p.out.String()[from:]) {
 			if hasAll(line, words) {
 				return true

@@ -59,7 +59,7 @@ func setUp(t *testing.T, more ...string) *stage {
 	for _, node := range []string{"node-a", "node-b"} {
 		s.startAgent(node)
 	}
-	eventually(t, 20*time.Second, "both nodes are in view", func() bool { return s.connected("node-a") && s.connected("node-b") })
+	eventually(t, 60*time.Second, "both nodes are in view", func() bool { return s.connected("node-a") && s.connected("node-b") })
 	return s
 }
 
