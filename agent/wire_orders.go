@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 
+	"offramp.dev/offramp/agent/audit"
 	"offramp.dev/offramp/agent/cleanup"
 	"offramp.dev/offramp/agent/metrics"
 	"offramp.dev/offramp/agent/orders"
+	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
 // orderBook decides on orders from aggregators, and has those that are obeyed done on this node.
@@ -28,8 +31,35 @@ func (p parts) orderBook(r reporting, m *metrics.Metrics) (*orders.Book, error) 
 	hands := orders.Hands{Executor: noted, Read: read, Now: config.Host.Now}
 	return orders.Open(orders.Config{
 		Node: config.Node, Policy: r.cleanup, StateDir: r.stateDir, Storage: durable,
-		Work: hands.Work, Interrupted: orders.Journal(r.stateDir), Now: config.Host.Now, Log: r.log,
+		Record: ordersToAudit(r, p.audit(r.stateDir)),
+		Work:   hands.Work, Interrupted: orders.Journal(r.stateDir), Now: config.Host.Now, Log: r.log,
 	})
+}
+
+// ordersToAudit writes the orders into the audit log that never came as far as a clean-up, or whose clean-up could not say how
+// it ended; of the others the clean-up itself has its line. An agent that takes no orders writes nothing to the disk.
+func ordersToAudit(r reporting, log audit.Keeper) func(orders.Entry) {
+	outcomes := map[offrampv1.OrderOutcome]string{
+		offrampv1.OrderOutcome_ORDER_OUTCOME_REFUSED: audit.OutcomeRefused, offrampv1.OrderOutcome_ORDER_OUTCOME_INTERRUPTED: audit.OutcomeUnknown,
+	}
+	methods := map[offrampv1.OrderKind]string{
+		offrampv1.OrderKind_ORDER_KIND_APPLY: audit.MethodApply, offrampv1.OrderKind_ORDER_KIND_RESTORE: audit.MethodRestore,
+	}
+	return func(e orders.Entry) {
+		method, outcome := methods[e.Order.GetKind()], outcomes[e.Outcome]
+		worked := e.Event == "ended" && e.Took > 0
+		if r.cleanup == orders.Never || r.stateDir == "" || method == "" || outcome == "" || worked {
+			return
+		}
+		_, err := log.Write(&audit.Entry{
+			Time: r.config.Host.Now().UTC(), Node: r.config.Node, Method: method, Outcome: outcome, Caller: e.Order.GetCaller(),
+			Order: e.Order.GetId(), TokenID: e.Order.GetTokenId(), PlanDigest: hex.EncodeToString(e.Order.GetPlanDigest()),
+			BackupID: e.Order.GetBackupId(), Operations: map[string]int{}, Error: e.Why,
+		})
+		if err != nil {
+			r.log.Error("an order cannot be written to the audit log", "order", e.Order.GetId(), "outcome", outcome, "error", err)
+		}
+	}
 }
 
 // durable asks for no more room than is spare anyway: what a clean-up wants is a guard of its own.

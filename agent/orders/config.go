@@ -44,7 +44,8 @@ type Config struct {
 	// Interrupted tells what became of the clean-up or restore of an order that was interrupted: a sentence, and the
 	// outcomes as far as they are known, nil where nothing is. May be nil.
 	Interrupted func(id string) (string, *offrampv1.CleanupResult)
-	// Record, where it is not nil, is told of every decision and end, for the audit log.
+	// Record, where it is not nil, is told of every decision and end, for the audit log. Of orders that are not recorded, since
+	// they are malformed or too many, only the log is told: whoever sends them must not be able to fill the audit log.
 	Record func(Entry)
 	// Now is the node's clock (default time.Now). No deadline is judged by it.
 	Now func() time.Time

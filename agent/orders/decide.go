@@ -50,6 +50,7 @@ func (b *Book) refusal(order *offrampv1.Order, left time.Duration) string {
 // refuse answers an order with no, for good.
 func (b *Book) refuse(r *record, why string) {
 	b.noteRefusal(r.order, why)
+	b.config.Record(Entry{Order: r.order, Event: "refused", Outcome: offrampv1.OrderOutcome_ORDER_OUTCOME_REFUSED, Why: why})
 	b.finish(r, &offrampv1.OrderResult{
 		Outcome: offrampv1.OrderOutcome_ORDER_OUTCOME_REFUSED, Message: why, ExitCode: exitRefused,
 	})
@@ -67,7 +68,6 @@ func (b *Book) refuseUnrecorded(f *Feed, order *offrampv1.Order, why string) {
 
 func (b *Book) noteRefusal(order *offrampv1.Order, why string) {
 	b.config.Log.Warn("an order was refused", "order", shortened(order.GetId()), "kind", word(order), "caller", shortened(order.GetCaller()), "why", why)
-	b.config.Record(Entry{Order: order, Event: "refused", Outcome: offrampv1.OrderOutcome_ORDER_OUTCOME_REFUSED, Why: why})
 }
 
 // shortened keeps what others wrote from filling a log.

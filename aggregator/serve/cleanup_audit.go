@@ -83,6 +83,9 @@ func targetWord(target offrampv1.Target) string {
 // codeWord is a status as gRPC's own documents write it: "PERMISSION_DENIED".
 func codeWord(code codes.Code) string {
 	var word strings.Builder
+	if code == codes.Canceled {
+		return "CANCELLED" // so spelt in gRPC's documents, and otherwise in Go
+	}
 	for i, r := range code.String() {
 		if i > 0 && r >= 'A' && r <= 'Z' {
 			word.WriteByte('_')
