@@ -42,7 +42,7 @@ func openDisk(stateDir string) (*disk, error) {
 	if err := d.make(); err != nil {
 		return nil, err
 	}
-	lock, err := os.OpenFile(filepath.Join(d.dir, lockName), os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // below the state folder
+	lock, err := os.OpenFile(filepath.Join(d.dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the orders: %w", err)
 	}

@@ -17,7 +17,7 @@ type Follower struct {
 // error is ErrTooLate, ErrTooLarge, ErrUnreadable, or that of ctx. Neither progress nor result may be changed.
 func (f *Follower) Next(ctx context.Context) (*offrampv1.OrderProgress, *offrampv1.OrderResult, error) {
 	for {
-		progress, result, err, changed := f.look()
+		progress, result, changed, err := f.look()
 		if progress != nil || result != nil || err != nil {
 			return progress, result, err
 		}
@@ -29,16 +29,16 @@ func (f *Follower) Next(ctx context.Context) (*offrampv1.OrderProgress, *offramp
 	}
 }
 
-//nolint:revive // the channel is what to wait for where the others are nil
-func (f *Follower) look() (*offrampv1.OrderProgress, *offrampv1.OrderResult, error, <-chan struct{}) {
+// look returns what is new, or else the channel that is closed when something is.
+func (f *Follower) look() (*offrampv1.OrderProgress, *offrampv1.OrderResult, <-chan struct{}, error) {
 	f.desk.mu.Lock()
 	defer f.desk.mu.Unlock()
 	e := f.entry
 	if e.over() {
-		return nil, e.result, e.failure, nil
+		return nil, e.result, nil, e.failure
 	}
 	if e.progress == nil || e.version == f.seen {
-		return nil, nil, nil, e.changed
+		return nil, nil, e.changed, nil
 	}
 	f.seen = e.version
 	return e.progress, nil, nil, nil

@@ -52,18 +52,18 @@ func audited(p *paper) func(*Config) {
 	return func(c *Config) { c.Audit = audit.New(p, quiet()) }
 }
 
-func planRequest(node, id string) *v1.PlanRequest {
-	return &v1.PlanRequest{Node: node, OrderId: id, Target: v1.Target_TARGET_NFTABLES, Timeout: durationpb.New(time.Minute)}
+func planRequest(id string) *v1.PlanRequest {
+	return &v1.PlanRequest{Node: "a", OrderId: id, Target: v1.Target_TARGET_NFTABLES, Timeout: durationpb.New(time.Minute)}
 }
 
 func (l *lab) plan(ctx context.Context, request *v1.PlanRequest) (v1.CleanupService_PlanClient, error) {
 	return v1.NewCleanupServiceClient(l.conn).Plan(ctx, request)
 }
 
-func planResult(t *testing.T, node string) *v1.ConnectRequest {
+func planResult(t *testing.T) *v1.ConnectRequest {
 	t.Helper()
 	encoded, err := proto.Marshal(&v1.OrderResult{
-		Id: orderID, Node: node, Kind: v1.OrderKind_ORDER_KIND_PLAN, Outcome: v1.OrderOutcome_ORDER_OUTCOME_DONE, Message: "a plan",
+		Id: orderID, Node: "a", Kind: v1.OrderKind_ORDER_KIND_PLAN, Outcome: v1.OrderOutcome_ORDER_OUTCOME_DONE, Message: "a plan",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestPlanThereAndBack(t *testing.T) {
 	l := startLab(t, short(), audited(p))
 	node := l.report("a")
 	for range 2 {
-		call, err := l.plan(t.Context(), planRequest("a", orderID))
+		call, err := l.plan(t.Context(), planRequest(orderID))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestPlanThereAndBack(t *testing.T) {
 			if event, err := call.Recv(); err != nil || event.GetProgress().GetStep() != "reading" {
 				t.Errorf("got %v, %v", event, err)
 			}
-			node.send(planResult(t, "a"))
+			node.send(planResult(t))
 			if got := node.recv().GetOrderAcknowledgement().GetId(); got != orderID {
 				t.Errorf("acknowledged %q", got)
 			}
@@ -123,7 +123,7 @@ func TestCallsThatAreNotTaken(t *testing.T) {
 	l.report("a")
 	client := v1.NewCleanupServiceClient(l.conn)
 	good := func(change func(*v1.PlanRequest)) error {
-		request := planRequest("a", orderID)
+		request := planRequest(orderID)
 		change(request)
 		call, err := client.Plan(t.Context(), request)
 		if err == nil {
@@ -173,7 +173,7 @@ func TestStopWhileAnOrderIsUnderWay(t *testing.T) {
 	p := &paper{}
 	l := startLab(t, short(), audited(p))
 	node := l.report("a")
-	call, err := l.plan(t.Context(), planRequest("a", orderID))
+	call, err := l.plan(t.Context(), planRequest(orderID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,14 +187,14 @@ func TestStopWhileAnOrderIsUnderWay(t *testing.T) {
 	}
 	// The new process knows nothing: the node comes back, the call is made again, and the node is asked again.
 	again := l.report("a")
-	call, err = l.plan(t.Context(), planRequest("a", orderID))
+	call, err = l.plan(t.Context(), planRequest(orderID))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := again.recv().GetOrder().GetId(); got != orderID {
 		t.Errorf("the node gets %q", got)
 	}
-	again.send(planResult(t, "a"))
+	again.send(planResult(t))
 	if event, err := call.Recv(); err != nil || event.GetResult() == nil {
 		t.Errorf("got %v, %v", event, err)
 	}
@@ -204,7 +204,7 @@ func TestStopWhileAnOrderIsUnderWay(t *testing.T) {
 func TestSlowCaller(t *testing.T) {
 	l := startLab(t, short(), nil)
 	node := l.report("a")
-	if _, err := l.plan(t.Context(), planRequest("a", orderID)); err != nil {
+	if _, err := l.plan(t.Context(), planRequest(orderID)); err != nil {
 		t.Fatal(err)
 	}
 	node.recv()
@@ -212,7 +212,7 @@ func TestSlowCaller(t *testing.T) {
 		node.send(&v1.ConnectRequest{Message: &v1.ConnectRequest_OrderUpdate{OrderUpdate: &v1.OrderUpdate{
 			Id: orderID, Update: &v1.OrderUpdate_Progress{Progress: &v1.OrderProgress{Step: strings.Repeat("x", 200)}}}}})
 	}
-	node.send(planResult(t, "a"))
+	node.send(planResult(t))
 	if got := node.recv().GetOrderAcknowledgement().GetId(); got != orderID {
 		t.Errorf("acknowledged %q", got)
 	}
@@ -225,7 +225,7 @@ func TestUnaskedResult(t *testing.T) {
 	p := &paper{}
 	l := startLab(t, short(), audited(p))
 	node := l.report("a")
-	node.send(planResult(t, "a"))
+	node.send(planResult(t))
 	if got := node.recv().GetOrderAcknowledgement().GetId(); got != orderID {
 		t.Errorf("acknowledged %q", got)
 	}

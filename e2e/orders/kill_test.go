@@ -22,27 +22,27 @@ func TestCleanUpFromADesk(t *testing.T) {
 		return
 	}
 	p := s.people("cleanup", "plan", node)
-	if code := p.code(patient); code != 3 || !strings.Contains(p.said(), "kubectl-offramp cleanup apply "+node+" --target nftables --plan ") {
+	if code := p.code(); code != 3 || !strings.Contains(p.said(), "kubectl-offramp cleanup apply "+node+" --target nftables --plan ") {
 		t.Errorf("the plan ends with %d:\n%s", code, p.said())
 	}
-	if p := s.people("cleanup", node); p.code(patient) != 1 || !strings.Contains(p.said(), "nobody is there to ask") {
+	if p := s.people("cleanup", node); p.code() != 1 || !strings.Contains(p.said(), "nobody is there to ask") {
 		t.Errorf("without a terminal: %s", p.said())
 	}
 	before := len(s.leftovers())
-	if p := s.people("cleanup", node, "--dry-run"); p.code(patient) != 3 || len(s.leftovers()) != before {
+	if p := s.people("cleanup", node, "--dry-run"); p.code() != 3 || len(s.leftovers()) != before {
 		t.Errorf("a dry run: %s", p.said())
 	}
-	if p := s.people("cleanup", "apply", node, "--plan", strings.Repeat("ab", 32)); p.code(patient) != 2 || !strings.Contains(p.said(), "plan-changed") {
+	if p := s.people("cleanup", "apply", node, "--plan", strings.Repeat("ab", 32)); p.code() != 2 || !strings.Contains(p.said(), "plan-changed") {
 		t.Errorf("another plan: %s", p.said())
 	}
 	p = s.people("cleanup", node, "--yes")
-	if code := p.code(patient); code != 0 || len(s.leftovers()) != 0 {
+	if code := p.code(); code != 0 || len(s.leftovers()) != 0 {
 		t.Errorf("cleanup --yes ends with %d, %d sets are left:\n%s", code, len(s.leftovers()), p.said())
 	}
-	if p := s.people("cleanup", node, "--yes"); p.code(patient) != 0 || !strings.Contains(p.said(), "nothing to do") {
+	if p := s.people("cleanup", node, "--yes"); p.code() != 0 || !strings.Contains(p.said(), "nothing to do") {
 		t.Errorf("the second time: %s", p.said())
 	}
-	if p := s.people("restore", node); p.code(patient) != 0 || len(s.leftovers()) != before {
+	if p := s.people("restore", node); p.code() != 0 || len(s.leftovers()) != before {
 		t.Errorf("restore: %d of %d sets:\n%s", len(s.leftovers()), before, p.said())
 	}
 	audit, err := os.ReadFile(s.audit)
@@ -79,7 +79,7 @@ func TestKilledAggregator(t *testing.T) {
 		}, func(string, *process) { time.Sleep(500 * time.Millisecond) }},
 		{"accepted", s.holdProxy, func(id string, _ *process) { until(t, "it is accepted", s.recorded(id, ".json")) }},
 		{"progress", s.holdProxy, func(_ string, p *process) { until(t, "progress is shown", p.says("reading the node")) }},
-		{"the result is there and not acknowledged", func() func() { return func() {} }, func(id string, p *process) {
+		{"the result is there and not acknowledged", func() func() { return func() {} }, func(id string, _ *process) {
 			until(t, "it begins", s.recorded(id, ".json"))
 			s.aggregator.signal(syscall.SIGSTOP)
 			until(t, "it ends", s.recorded(id, ".result"))
@@ -97,6 +97,7 @@ func TestKilledAggregator(t *testing.T) {
 			s.aggregator.kill()
 			on()
 			time.Sleep(time.Duration(n) * 700 * time.Millisecond)
+			t.Log("the next aggregator starts")
 			s.startAggregator()
 			s.done(id(n), p)
 		})
@@ -154,7 +155,7 @@ func TestKilledAgent(t *testing.T) {
 			if said := s.holdsTrue(id, again); said.GetOutcome() != result.GetOutcome() || said.GetMessage() != result.GetMessage() {
 				t.Errorf("asked again it says %s: %s", said.GetOutcome(), said.GetMessage())
 			}
-			if p := s.people("cleanup", node, "--yes"); p.code(patient) != 0 || len(s.leftovers()) > 0 {
+			if p := s.people("cleanup", node, "--yes"); p.code() != 0 || len(s.leftovers()) > 0 {
 				t.Errorf("a new order leaves %d sets:\n%s", len(s.leftovers()), p.said())
 			}
 		})
@@ -174,7 +175,7 @@ func TestKilledCaller(t *testing.T) {
 		p := s.apply(id(200+n), digest)
 		until(t, "progress is shown", p.says("reading the node"))
 		p.signal(signal)
-		code := p.code(patient)
+		code := p.code()
 		if signal == syscall.SIGINT && (code != 4 || !strings.Contains(p.said(), "--order "+id(200+n))) {
 			t.Errorf("after Ctrl-C it ends with %d:\n%s", code, p.said())
 		}

@@ -72,13 +72,13 @@ func (p *process) signal(signal syscall.Signal) {
 }
 
 // code waits for the end of the program.
-func (p *process) code(limit time.Duration) int {
+func (p *process) code() int {
 	p.Helper()
 	select {
 	case <-p.ended:
 		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(limit):
-		p.Fatalf("%s does not end within %s", p.name, limit)
+	case <-time.After(patient):
+		p.Fatalf("%s does not end within %s", p.name, patient)
 		return -1
 	}
 }

@@ -152,7 +152,7 @@ func (s *stage) people(args ...string) *process {
 func (s *stage) digest() string {
 	s.Helper()
 	p := start(s.T, "a plan on the node", nil, programs.Agent(), "cleanup", "plan", "--node", node, "--state-dir", s.state, "--host-root", s.root)
-	if code := p.code(patient); code != 3 {
+	if code := p.code(); code != 3 {
 		s.Fatalf("the plan on the node ends with %d:\n%s", code, p.said())
 	}
 	return regexp.MustCompile(`digest: ([0-9a-f]{64})`).FindStringSubmatch(p.said())[1]
@@ -233,7 +233,7 @@ func (s *stage) answer(p *process) *offrampv1.OrderResult {
 // holdsTrue compares what the person was told with the kernel and the journal.
 func (s *stage) holdsTrue(id string, p *process) *offrampv1.OrderResult {
 	s.Helper()
-	code := p.code(patient)
+	code := p.code()
 	result, left, runs := s.answer(p), s.leftovers(), s.runs(id)
 	switch {
 	case runs > 1:

@@ -18,8 +18,12 @@ const (
 	// MaxPart and MaxResult bound the pieces of a result, and the whole.
 	MaxPart   = 512 << 10
 	MaxResult = 32 << 20
-	// MaxCaller, MaxToken and MaxBackup bound words of an order. They end up in records and logs.
-	MaxCaller, MaxToken, MaxBackup = 1024, 256, 64
+	// MaxCaller bounds the caller's name: it ends up in records and logs.
+	MaxCaller = 1024
+	// MaxToken bounds the id of a token.
+	MaxToken = 256
+	// MaxBackup bounds the id of a backup.
+	MaxBackup = 64
 
 	minID, maxID = 16, 64
 )
