@@ -82,7 +82,7 @@ are read again for each connection, so that they may be renewed.`,
 	flags.StringVar(&d.metrics, "metrics-listen", "", "where to serve metrics for Prometheus, address:port; empty for nowhere")
 	flags.BoolVar(&d.noConnect, "no-connect", false, "try no connections to Services before and after a clean-up")
 	flags.StringVar(&d.stateDir, "state-dir", defaultStateDir,
-		"where orders, backups and journal are kept: on a disk of the host; empty for nowhere, and then nothing is applied")
+		"where orders, backups, journal and the node's history are kept: on a disk of the host; empty for nowhere, and then nothing is applied")
 	d.tls.AddFlags(flags)
 	d.addTokenFlag(flags)
 	return cmd

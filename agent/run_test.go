@@ -47,7 +47,7 @@ func TestRunWithoutAnAggregator(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	args := []string{"run", "--aggregator", "127.0.0.1:1", "--insecure-plaintext", "--node", "worker-1"}
+	args := []string{"run", "--aggregator", "127.0.0.1:1", "--insecure-plaintext", "--node", "worker-1", "--state-dir", ""}
 	code := run(ctx, args, func(string) (string, bool) { return "", false }, &stdout, &stderr)
 	if code != 0 || stdout.Len() != 0 || !strings.Contains(stderr.String(), "msg=stopped") {
 		t.Errorf("code %d, stdout %q, stderr %q", code, stdout.String(), stderr.String())

@@ -12,6 +12,7 @@ import (
 	"offramp.dev/offramp/agent/cleanup"
 	"offramp.dev/offramp/agent/collect"
 	"offramp.dev/offramp/agent/inventory"
+	"offramp.dev/offramp/agent/memory"
 	"offramp.dev/offramp/agent/metrics"
 	"offramp.dev/offramp/agent/probe"
 	"offramp.dev/offramp/agent/stream"
@@ -52,7 +53,13 @@ func (p parts) reportAndObey(ctx context.Context, r reporting) error {
 	if err != nil {
 		return fmt.Errorf("take orders: %w", err)
 	}
-	watcher := collect.New(r.config).Watch(collect.WatchConfig{})
+	config := r.config
+	if r.stateDir != "" {
+		kept := &memory.File{Node: config.Node, StateDir: r.stateDir, Storage: durable, Log: r.log}
+		defer func() { _ = kept.Close() }()
+		config.Memory = kept
+	}
+	watcher := collect.New(config).Watch(collect.WatchConfig{})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return watcher.Run(ctx) })
 	group.Go(func() error { return obey(ctx, r, book) })

@@ -45,20 +45,33 @@ func (r *Run) Interrupted() bool { return r.EndedAt.IsZero() }
 // ReadJournal returns the runs of a state folder, oldest first. A folder that is not there has none. A last line that was
 // not written to its end is left out: what it was about to say did not happen before it was complete.
 func ReadJournal(stateDir string) ([]*Run, error) {
-	dir := filepath.Join(stateDir, journalFolder)
-	ids, err := runsIn(dir, journalSuffix)
+	ids, err := RunIDs(stateDir)
 	if err != nil {
 		return nil, err
 	}
 	runs := make([]*Run, 0, len(ids))
 	for _, id := range ids {
-		content, err := os.ReadFile(filepath.Join(dir, id+journalSuffix)) //nolint:gosec // below the state folder
+		run, err := ReadRun(stateDir, id)
 		if err != nil {
-			return nil, fmt.Errorf("read the journal: %w", err)
+			return nil, err
 		}
-		runs = append(runs, parseRun(id, content))
+		runs = append(runs, run)
 	}
 	return runs, nil
+}
+
+// RunIDs lists the runs in the journal of a state folder, oldest first, without reading them.
+func RunIDs(stateDir string) ([]string, error) {
+	return runsIn(filepath.Join(stateDir, journalFolder), journalSuffix)
+}
+
+// ReadRun returns one run of the journal, as ReadJournal does.
+func ReadRun(stateDir, id string) (*Run, error) {
+	content, err := os.ReadFile(filepath.Join(stateDir, journalFolder, id+journalSuffix)) //nolint:gosec // below the state folder
+	if err != nil {
+		return nil, fmt.Errorf("read the journal: %w", err)
+	}
+	return parseRun(id, content), nil
 }
 
 // runsIn lists the runs that have a file or folder with this suffix, oldest first.

@@ -13,7 +13,7 @@ import (
 func aMoment() time.Time { return time.Date(2026, 11, 30, 17, 0, 0, 0, time.UTC) }
 
 func TestHistory(t *testing.T) {
-	h := newHistory(aMoment())
+	h := newHistory(aMoment(), nil)
 	for i, mode := range []offrampv1.ProxyMode{
 		offrampv1.ProxyMode_PROXY_MODE_UNKNOWN, // before anything is known
 		offrampv1.ProxyMode_PROXY_MODE_IPVS,
@@ -23,9 +23,9 @@ func TestHistory(t *testing.T) {
 		offrampv1.ProxyMode_PROXY_MODE_NFTABLES,
 		offrampv1.ProxyMode_PROXY_MODE_NONE,
 	} {
-		h.see(mode, aMoment().Add(time.Duration(i)*time.Minute))
+		h.see(glance{mode: mode}, aMoment().Add(time.Duration(i)*time.Minute))
 	}
-	section := h.section()
+	section := h.section(aMoment().Add(time.Hour))
 	wantState(t, section, sectionPresent)
 	content := section.GetStable().GetHistory()
 	if content.GetDurable() || !content.GetSince().AsTime().Equal(aMoment()) {
@@ -42,12 +42,12 @@ func TestHistory(t *testing.T) {
 }
 
 func TestHistoryKeepsTheNewest(t *testing.T) {
-	h := newHistory(aMoment())
+	h := newHistory(aMoment(), nil)
 	modes := []offrampv1.ProxyMode{offrampv1.ProxyMode_PROXY_MODE_IPVS, offrampv1.ProxyMode_PROXY_MODE_IPTABLES}
 	for i := range 31 {
-		h.see(modes[i%2], aMoment().Add(time.Duration(i)*time.Minute))
+		h.see(glance{mode: modes[i%2]}, aMoment().Add(time.Duration(i)*time.Minute))
 	}
-	changes := h.section().GetStable().GetHistory().GetModeChanges()
+	changes := h.section(aMoment().Add(time.Hour)).GetStable().GetHistory().GetModeChanges()
 	if len(changes) != 20 || !changes[19].GetAt().AsTime().Equal(aMoment().Add(30*time.Minute)) {
 		t.Errorf("%d changes, the last at %v", len(changes), changes[len(changes)-1].GetAt().AsTime())
 	}
@@ -55,5 +55,5 @@ func TestHistoryKeepsTheNewest(t *testing.T) {
 
 func TestHistoryOfAOneShotReadingIsAbsent(t *testing.T) {
 	var none *history
-	wantState(t, none.section(), sectionAbsent)
+	wantState(t, none.section(aMoment()), sectionAbsent)
 }

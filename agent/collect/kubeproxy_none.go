@@ -52,7 +52,9 @@ func (p *kubeProxy) timeMissing() []string {
 		return []string{"a single reading cannot tell that none ran for " + noneFor.String()}
 	}
 	now := p.in.host.Now()
-	since := p.in.history.seeProxy(p.runs() || p.answered || !p.processes.visible, now)
+	// Without the id of the boot a stretch of an earlier one could not be told.
+	bootID, _ := readValue(p.in.host.sysctlPath("kernel/random/boot_id"))
+	since := p.in.history.seeProxy(p.runs() || p.answered || !p.processes.visible, bootID, now)
 	if since.IsZero() || now.Sub(since) < noneFor {
 		return []string{"none was seen for less than " + noneFor.String() + " so far"}
 	}

@@ -84,7 +84,7 @@ func TestNoneTakesTenMinutes(t *testing.T) {
 
 // A kube-proxy that comes and goes, or that nobody looked for, is not none.
 func TestACrashLoopIsNotNone(t *testing.T) {
-	h := newHistory(aMoment())
+	h := newHistory(aMoment(), nil)
 	at := func(minutes int) time.Time { return aMoment().Add(time.Duration(minutes) * time.Minute) }
 	for _, step := range []struct {
 		minute int
@@ -99,15 +99,15 @@ func TestACrashLoopIsNotNone(t *testing.T) {
 		if step.since >= 0 {
 			want = at(step.since)
 		}
-		if got := h.seeProxy(step.seen, at(step.minute)); !got.Equal(want) {
+		if got := h.seeProxy(step.seen, "a", at(step.minute)); !got.Equal(want) {
 			t.Errorf("minute %d: none since %v, want %v", step.minute, got, want)
 		}
 	}
-	if got := h.section().GetStable().GetHistory().GetNoKubeProxySince(); !got.AsTime().Equal(at(9)) {
+	if got := h.section(at(16)).GetStable().GetHistory().GetNoKubeProxySince(); !got.AsTime().Equal(at(9)) {
 		t.Errorf("the history says %v", got.AsTime())
 	}
-	h.seeProxy(true, at(10))
-	if got := h.section().GetStable().GetHistory().GetNoKubeProxySince(); got != nil {
+	h.seeProxy(true, "a", at(10))
+	if got := h.section(at(16)).GetStable().GetHistory().GetNoKubeProxySince(); got != nil {
 		t.Errorf("one is seen, and the history says none since %v", got.AsTime())
 	}
 }

@@ -267,7 +267,7 @@ func TestState20ReplacedKubeProxy(t *testing.T) {
 // readFor reads a fixture every minute for so long and returns the last reading.
 func readFor(t *testing.T, tree map[string]string, span time.Duration) *offrampv1.KubeProxyFacts {
 	t.Helper()
-	in := proxySurroundings{host: hostOf(t, tree), addresses: nowhere(t), history: newHistory(aMoment())}
+	in := proxySurroundings{host: hostOf(t, tree), addresses: nowhere(t), history: newHistory(aMoment(), nil)}
 	var section *offrampv1.Section
 	for after := time.Duration(0); after <= span; after += time.Minute {
 		in.host.Now = func() time.Time { return aMoment().Add(after) }

@@ -31,6 +31,8 @@ type Config struct {
 	SectionTimeout time.Duration
 	// History makes the Scanner remember changes of the running mode, and how long no kube-proxy was seen. A one-shot reading has none to remember.
 	History bool
+	// Memory keeps the history over restarts; nil for the life of the Scanner alone.
+	Memory Memory
 }
 
 // Scanner reads a node. Use New. Safe for use by several goroutines.
@@ -58,7 +60,7 @@ func New(config Config) *Scanner {
 	}
 	scanner.rules = newRuleReader(config.Host, scanner.modules)
 	if config.History {
-		scanner.history = newHistory(config.Host.Now())
+		scanner.history = newHistory(config.Host.Now(), config.Memory)
 	}
 	return scanner
 }
@@ -74,6 +76,10 @@ func (s *Scanner) Scan(ctx context.Context) *offrampv1.NodeFacts {
 func (s *Scanner) scan(ctx context.Context, kept func(duty) []*offrampv1.Section) *offrampv1.NodeFacts {
 	node := &offrampv1.NodeFacts{Node: s.config.Node, AgentVersion: s.config.AgentVersion}
 	scan := &scan{scanner: s}
+	s.perform(ctx, one(kindHistory, func(context.Context) *offrampv1.Section {
+		s.history.open(s.config.Host.Now())
+		return absent(kindHistory)
+	}))
 	for _, duty := range scan.duties() {
 		sections := kept(duty)
 		if sections == nil {
@@ -82,11 +88,11 @@ func (s *Scanner) scan(ctx context.Context, kept func(duty) []*offrampv1.Section
 		node.Sections = append(node.Sections, sections...)
 	}
 	if s.history != nil {
-		running := facts.Find(node, kindKubeProxy)
-		s.history.see(running.GetStable().GetKubeProxy().GetRunningMode(), s.config.Host.Now())
+		s.history.see(glanceAt(facts.Find(node, kindKernel), facts.Find(node, kindKubeProxy)), s.config.Host.Now())
 	}
 	node.Sections = append(node.Sections, s.perform(ctx, one(kindHistory, func(context.Context) *offrampv1.Section {
-		return s.history.section()
+		s.history.save()
+		return s.history.section(s.config.Host.Now())
 	}))...)
 	slices.SortFunc(node.Sections, func(a, b *offrampv1.Section) int { return cmp.Compare(a.GetKind(), b.GetKind()) })
 	return node

@@ -75,7 +75,7 @@ func (s *stage) startAggregator() {
 func (s *stage) startAgent(name string) {
 	s.Helper()
 	s.agents[name] = start(s.T, "the agent of "+name, programs.Agent(), "run", "--node", name, "--aggregator", address,
-		"--ca-file", s.certificates.CA, "--scan-interval", "500ms", "--assert-no-kube-proxy", "a test")
+		"--ca-file", s.certificates.CA, "--scan-interval", "500ms", "--assert-no-kube-proxy", "a test", "--state-dir", "")
 }
 
 // leave puts something of kube-proxy's into the kernel, so that there is news.
