@@ -63,6 +63,18 @@ func (c *connection) use(ask func(offrampv1.FleetServiceClient) error) error {
 	return ask(offrampv1.NewFleetServiceClient(conn))
 }
 
+// decide makes one call as somebody who may decide about findings.
+func (c *connection) decide(ctx context.Context, call func(context.Context, offrampv1.FleetServiceClient) error) error {
+	conn, err := c.dial(operator)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	ctx, cancel := c.deadline(ctx)
+	defer cancel()
+	return call(ctx, offrampv1.NewFleetServiceClient(conn))
+}
+
 // order is use for somebody who gives orders.
 func (c *connection) order(give func(offrampv1.CleanupServiceClient) error) error {
 	conn, err := c.dial(operator, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxOrderResult)))

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
@@ -28,6 +29,11 @@ type fakeFleet struct {
 	events    []*offrampv1.WatchResponse
 	details   []*offrampv1.GetDetailResponse
 	asked     *offrampv1.GetDetailRequest
+	changes   *offrampv1.ListChangesResponse
+	accepted  []*offrampv1.Acceptance
+	answers   []*offrampv1.GetServiceResponse
+	// stubborn answers for the target of readiness, whatever was asked for.
+	stubborn bool
 	// hold keeps a watch open after its events.
 	hold bool
 	// err, when set, is the answer to everything.
@@ -46,13 +52,39 @@ func (f *fakeFleet) called(format string, args ...any) {
 }
 
 func (f *fakeFleet) GetReadiness(_ context.Context, request *offrampv1.GetReadinessRequest) (*offrampv1.GetReadinessResponse, error) {
-	f.called("readiness %v", request.GetTarget())
-	return f.readiness, f.err
+	f.called("readiness %v%s", request.GetTarget(), beside(request.GetSelector(), request.GetForVersion()))
+	if f.stubborn || f.readiness == nil {
+		return f.readiness, f.err
+	}
+	answer := proto.CloneOf(f.readiness)
+	answer.Target = request.GetTarget()
+	return answer, f.err
+}
+
+// beside lists what else was asked for.
+func beside(texts ...string) string {
+	line := ""
+	for _, text := range texts {
+		if text != "" {
+			line += " " + text
+		}
+	}
+	return line
 }
 
 // ListNodes gives two nodes a page, whatever was asked for.
 func (f *fakeFleet) ListNodes(_ context.Context, request *offrampv1.ListNodesRequest) (*offrampv1.ListNodesResponse, error) {
-	f.called("nodes %v %q", request.GetTarget(), request.GetPageToken())
+	also := beside(request.GetSelector(), request.GetFindingId())
+	if request.GetWithLeftovers() {
+		also += " leftovers"
+	}
+	for _, phase := range request.GetPhases() {
+		also += " " + phase.String()
+	}
+	if mode := request.GetRunningMode(); mode != 0 {
+		also += " " + mode.String()
+	}
+	f.called("nodes %v %q%s", request.GetTarget(), request.GetPageToken(), also)
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -98,6 +130,44 @@ func (f *fakeFleet) GetDetail(request *offrampv1.GetDetailRequest, stream grpc.S
 		}
 	}
 	return f.err
+}
+
+func (f *fakeFleet) GetService(request *offrampv1.GetServiceRequest, stream grpc.ServerStreamingServer[offrampv1.GetServiceResponse]) error {
+	f.called("service %s/%s%s", request.GetNamespace(), request.GetName(), beside(request.GetSelector()))
+	for _, event := range f.answers {
+		if err := stream.Send(event); err != nil {
+			return err
+		}
+	}
+	if f.hold {
+		<-stream.Context().Done()
+	}
+	return f.err
+}
+
+func (f *fakeFleet) ListChanges(_ context.Context, request *offrampv1.ListChangesRequest) (*offrampv1.ListChangesResponse, error) {
+	since := "ever"
+	if request.GetSince() != nil {
+		since = request.GetSince().AsTime().Format(time.RFC3339)
+	}
+	f.called("changes %q since %s, %d", request.GetNode(), since, request.GetLimit())
+	return f.changes, f.err
+}
+
+func (f *fakeFleet) AcceptFinding(_ context.Context, request *offrampv1.AcceptFindingRequest) (*offrampv1.AcceptFindingResponse, error) {
+	f.called("accept %s on %q until %s: %s", request.GetFindingId(), request.GetSelector(), request.GetUntil().AsTime().Format(time.RFC3339), request.GetReason())
+	return &offrampv1.AcceptFindingResponse{Acceptance: &offrampv1.Acceptance{Id: "a1b2", FindingId: request.GetFindingId(), Selector: request.GetSelector(),
+		Reason: request.GetReason(), Author: "ada", At: timestamppb.New(noon), Until: request.GetUntil()}}, f.err
+}
+
+func (f *fakeFleet) WithdrawAcceptance(_ context.Context, request *offrampv1.WithdrawAcceptanceRequest) (*offrampv1.WithdrawAcceptanceResponse, error) {
+	f.called("withdraw %s", request.GetId())
+	return &offrampv1.WithdrawAcceptanceResponse{}, f.err
+}
+
+func (f *fakeFleet) ListAcceptances(context.Context, *offrampv1.ListAcceptancesRequest) (*offrampv1.ListAcceptancesResponse, error) {
+	f.called("acceptances")
+	return &offrampv1.ListAcceptancesResponse{Acceptances: f.accepted}, f.err
 }
 
 // serve runs the fake on loopback until the test ends, and returns its address.
@@ -149,7 +219,7 @@ func someNodes(n int) []*offrampv1.NodeSummary {
 	return nodes
 }
 
-func readiness(nodes, ready, blocked, unknown uint64) *offrampv1.GetReadinessResponse {
+func fleetOf(nodes, ready, blocked, unknown uint64) *offrampv1.GetReadinessResponse {
 	return &offrampv1.GetReadinessResponse{Target: offrampv1.Target_TARGET_NFTABLES, Nodes: nodes, Ready: ready, Blocked: blocked, Unknown: unknown,
 		At: timestamppb.New(noon), ListeningSince: timestamppb.New(noon.Add(-time.Hour)), Leftovers: &offrampv1.Leftovers{}}
 }

@@ -34,7 +34,7 @@ func TestVersionAsksNobody(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	fleet := &fakeFleet{readiness: readiness(3, 1, 1, 1)}
+	fleet := &fakeFleet{readiness: fleetOf(3, 1, 1, 1)}
 	ask(t, fleet, "status").want(t, 0, "Nodes: 3 (1 ready, 1 blocked, 1 unknown)", "")
 	ask(t, fleet, "status", "--target", "none", "-o", "json").want(t, 0, `"blocked": "1"`, "")
 	ask(t, fleet, "status", "-o", "yaml").want(t, 0, "\nblocked: \"1\"\n", "")
@@ -56,20 +56,23 @@ func TestReadyExitCodes(t *testing.T) {
 		code     int
 		says     string
 	}{
-		"all ready":                {readiness(3, 3, 0, 0), nil, 0, "every node could go there"},
-		"leftovers":                {change(readiness(3, 3, 0, 0), left), nil, 3, "leftovers"},
-		"one blocked":              {readiness(3, 2, 1, 0), nil, 2, "blocked"},
-		"blocked before unknown":   {readiness(3, 1, 1, 1), nil, 2, "blocked"},
-		"unknown before leftovers": {change(readiness(3, 2, 0, 1), left), nil, 4, "could not tell"},
-		"silent":                   {change(readiness(3, 3, 0, 0), func(r *offrampv1.GetReadinessResponse) { r.Silent = 1 }), nil, 4, "silent"},
-		"no nodes":                 {readiness(0, 0, 0, 0), nil, 4, "no node has reported"},
-		"counts do not add up":     {readiness(3, 2, 0, 0), nil, 4, "could not tell"},
-		"undecided leftovers":      {change(readiness(3, 3, 0, 0), func(r *offrampv1.GetReadinessResponse) { r.Leftovers.Undecided = true }), nil, 4, "could not tell"},
-		"aggregator just started":  {change(readiness(3, 3, 0, 0), young), nil, 4, "less than 3m0s"},
-		"young, and accepted":      {change(readiness(3, 3, 0, 0), young), []string{"--min-listening=30s"}, 0, "every node"},
-		"young and blocked":        {change(readiness(3, 2, 1, 0), young), nil, 2, "blocked"},
-		"young before leftovers":   {change(change(readiness(3, 3, 0, 0), young), left), nil, 4, "less than"},
-		"never said since when":    {change(readiness(3, 3, 0, 0), func(r *offrampv1.GetReadinessResponse) { r.ListeningSince = nil }), nil, 4, "less than"},
+		"all ready":                {fleetOf(3, 3, 0, 0), nil, 0, "every node could go there"},
+		"leftovers":                {change(fleetOf(3, 3, 0, 0), left), nil, 3, "leftovers"},
+		"one blocked":              {fleetOf(3, 2, 1, 0), nil, 2, "blocked"},
+		"blocked before unknown":   {fleetOf(3, 1, 1, 1), nil, 2, "blocked"},
+		"unknown before leftovers": {change(fleetOf(3, 2, 0, 1), left), nil, 4, "could not tell"},
+		"the cluster blocks":       {change(fleetOf(3, 3, 0, 0), func(r *offrampv1.GetReadinessResponse) { r.Verdict = offrampv1.Verdict_VERDICT_BLOCKED }), nil, 2, "the cluster is in the way"},
+		"never seen":               {change(fleetOf(3, 3, 0, 0), func(r *offrampv1.GetReadinessResponse) { r.NeverSeen = 1 }), nil, 4, "could not tell"},
+		"verdict unknown":          {change(fleetOf(3, 3, 0, 0), func(r *offrampv1.GetReadinessResponse) { r.Verdict = offrampv1.Verdict_VERDICT_UNKNOWN }), nil, 4, "could not tell"},
+		"silent":                   {change(fleetOf(3, 3, 0, 0), func(r *offrampv1.GetReadinessResponse) { r.Silent = 1 }), nil, 4, "silent"},
+		"no nodes":                 {fleetOf(0, 0, 0, 0), nil, 4, "no node has reported"},
+		"counts do not add up":     {fleetOf(3, 2, 0, 0), nil, 4, "could not tell"},
+		"undecided leftovers":      {change(fleetOf(3, 3, 0, 0), func(r *offrampv1.GetReadinessResponse) { r.Leftovers.Undecided = true }), nil, 4, "could not tell"},
+		"aggregator just started":  {change(fleetOf(3, 3, 0, 0), young), nil, 4, "less than 3m0s"},
+		"young, and accepted":      {change(fleetOf(3, 3, 0, 0), young), []string{"--min-listening=30s"}, 0, "every node"},
+		"young and blocked":        {change(fleetOf(3, 2, 1, 0), young), nil, 2, "blocked"},
+		"young before leftovers":   {change(change(fleetOf(3, 3, 0, 0), young), left), nil, 4, "less than"},
+		"never said since when":    {change(fleetOf(3, 3, 0, 0), func(r *offrampv1.GetReadinessResponse) { r.ListeningSince = nil }), nil, 4, "less than"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +83,7 @@ func TestReadyExitCodes(t *testing.T) {
 
 // The code is the same whatever the format, and a document stays a document.
 func TestReadyAsDocument(t *testing.T) {
-	got := ask(t, &fakeFleet{readiness: readiness(3, 2, 1, 0)}, "ready", "-o", "json")
+	got := ask(t, &fakeFleet{readiness: fleetOf(3, 2, 1, 0)}, "ready", "-o", "json")
 	got.want(t, 2, "", "")
 	if err := protojson.Unmarshal([]byte(got.stdout), &offrampv1.GetReadinessResponse{}); err != nil {
 		t.Error(err)
@@ -88,7 +91,7 @@ func TestReadyAsDocument(t *testing.T) {
 }
 
 func TestReadyRefusesAnAnswerToAnotherQuestion(t *testing.T) {
-	ask(t, &fakeFleet{readiness: readiness(3, 3, 0, 0)}, "ready", "--target", "none").want(t, 1, "", "answered for target nftables")
+	ask(t, &fakeFleet{readiness: fleetOf(3, 3, 0, 0), stubborn: true}, "ready", "--target", "none").want(t, 1, "", "answered for target nftables")
 }
 
 func TestNodesFetchesEveryPage(t *testing.T) {

@@ -16,7 +16,8 @@ import (
 
 func nodeCommand(conn *connection) *cobra.Command {
 	request := &offrampv1.GetNodeRequest{Target: offrampv1.Target_TARGET_NFTABLES}
-	var output, list string
+	var list string
+	var output view
 	cmd := &cobra.Command{
 		Use:   "node NAME",
 		Short: "Show everything that is known of one node",
@@ -38,11 +39,11 @@ the node send it if it does not hold it.`,
 			if err != nil {
 				return err
 			}
-			return printNode(cmd.OutOrStdout(), output, list != "", answer)
+			return printNode(cmd.OutOrStdout(), &output, list != "", answer)
 		},
 	}
 	settings.TargetFlag(cmd, &request.Target)
-	settings.OutputFlag(cmd, &output, "text", "json", "yaml")
+	output.addFlag(cmd, "text", "json", "yaml", pathWord)
 	cmd.Flags().Var(settings.Choice(&list, "ipvs-virtual-servers", "ipvs-link-addresses", "nftables-services"), "list",
 		"send this list in full: ipvs-virtual-servers, ipvs-link-addresses, nftables-services")
 	return cmd
@@ -72,8 +73,8 @@ func (c *connection) node(ctx context.Context, request *offrampv1.GetNodeRequest
 	return answer, err
 }
 
-func printNode(w io.Writer, output string, listOnly bool, answer *offrampv1.GetNodeResponse) error {
-	err := printOr(w, output, answer, func(w io.Writer) error {
+func printNode(w io.Writer, output *view, listOnly bool, answer *offrampv1.GetNodeResponse) error {
+	err := output.print(w, answer, func(w io.Writer) error {
 		if listOnly {
 			return printLists(w, answer.GetLists())
 		}

@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,70 +17,159 @@ import (
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
+// listing is a question for nodes.
+type listing struct {
+	request offrampv1.ListNodesRequest
+	phases  []string
+	mode    string
+	sortBy  string
+	follow  bool
+	output  view
+}
+
 func nodesCommand(conn *connection, now func() time.Time) *cobra.Command {
-	target, output, follow := offrampv1.Target_TARGET_NFTABLES, "", false
+	l := &listing{}
+	l.request.Target = offrampv1.Target_TARGET_NFTABLES
 	cmd := &cobra.Command{
 		Use:   "nodes",
 		Short: "List the nodes, one a line",
-		Long: `List every node that has reported, one a line: its kernel, kube-proxy's running
-mode, the phase it is in, whether it could go to the target, how many artefacts
-of kube-proxy's are left on it, and when it was last heard of.
+		Long: `List the nodes, one a line: kernel, kube-proxy's running mode, the phase the node
+is in, whether it could go to the target, how many artefacts of kube-proxy's are
+left on it, and when it was last heard of. Flags choose which; all that are given
+must hold.
 
 LEFTOVERS counts virtual servers, the link kube-ipvs0, ipsets, chains, jumps and
 nftables tables; "?" means that it could not be told. With --watch, nodes that
 change are printed again, until interrupted.`,
 		Example: `  kubectl-offramp nodes
-  kubectl-offramp nodes -o wide
-  kubectl-offramp nodes -o name | xargs -n1 kubectl-offramp node
+  kubectl-offramp nodes -l pool=web --phase on-ipvs --sort-by ready
+  kubectl-offramp nodes --finding kernel-too-old -o name
+  kubectl-offramp nodes -o jsonpath='{range .nodes[*]}{.node} {.kernelRelease}{"\n"}{end}'
   kubectl-offramp nodes --watch --target iptables`,
 		Args: program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if follow {
-				return conn.watch(cmd.Context(), target, newFollower(cmd.OutOrStdout(), output, now))
+			if err := l.read(); err != nil {
+				return err
 			}
-			return conn.printNodes(cmd.Context(), target, output, cmd.OutOrStdout(), now())
+			if l.follow {
+				return conn.watch(cmd.Context(), l.request.GetTarget(), newFollower(cmd.OutOrStdout(), l.output.word, now))
+			}
+			return conn.printNodes(cmd, l, now())
 		},
 	}
-	settings.TargetFlag(cmd, &target)
-	settings.OutputFlag(cmd, &output, "text", "wide", "json", "yaml", "name")
-	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "go on and print every change")
+	l.addFlags(cmd)
 	return cmd
 }
 
-func (c *connection) printNodes(ctx context.Context, target offrampv1.Target, output string, w io.Writer, now time.Time) error {
-	nodes, err := c.listNodes(ctx, target)
+func (l *listing) addFlags(cmd *cobra.Command) {
+	settings.TargetFlag(cmd, &l.request.Target)
+	selectorFlag(cmd, &l.request.Selector)
+	l.output.addFlag(cmd, "text", "wide", "json", "yaml", "csv", "name", pathWord)
+	flags := cmd.Flags()
+	flags.StringSliceVar(&l.phases, "phase", nil, "only nodes in these phases: "+strings.Join(phaseWords(), ", "))
+	flags.BoolVar(&l.request.WithLeftovers, "leftovers", false, "only nodes with leftovers")
+	flags.StringVar(&l.request.FindingId, "finding", "", `only nodes with this finding; "explain" lists them`)
+	flags.Var(settings.Choice(&l.mode, modeWords()...), "mode", "only nodes that run this mode: "+strings.Join(modeWords(), ", "))
+	l.sortBy = "name"
+	flags.Var(settings.Choice(&l.sortBy, render.SortKeys()...), "sort-by", "order of the nodes: "+strings.Join(render.SortKeys(), ", "))
+	flags.BoolVarP(&l.follow, "watch", "w", false, "go on and print every change")
+	for flag, words := range map[string][]string{"phase": phaseWords(), "mode": modeWords(), "sort-by": render.SortKeys(), "finding": findingIDs()} {
+		// It can only fail for a flag that does not exist.
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	}
+}
+
+func modeWords() []string { return []string{"iptables", "ipvs", "nftables", "none", "unknown"} }
+
+// phaseWords are how people say the phases.
+func phaseWords() []string {
+	values := offrampv1.Phase(0).Descriptor().Values()
+	words := make([]string, 0, values.Len())
+	for i := 1; i < values.Len(); i++ {
+		words = append(words, render.Word(offrampv1.Phase(values.Get(i).Number())))
+	}
+	return words
+}
+
+// read turns words into the question.
+func (l *listing) read() error {
+	l.request.Phases = nil
+	for _, word := range l.phases {
+		i := slices.Index(phaseWords(), word)
+		if i < 0 {
+			return program.Usagef("--phase: %q is none of %s", word, strings.Join(phaseWords(), ", "))
+		}
+		l.request.Phases = append(l.request.Phases, offrampv1.Phase(offrampv1.Phase(0).Descriptor().Values().Get(i+1).Number()))
+	}
+	l.request.RunningMode = offrampv1.ProxyMode(offrampv1.ProxyMode_value["PROXY_MODE_"+strings.ToUpper(l.mode)])
+	if !l.follow {
+		return nil
+	}
+	if !slices.Contains([]string{"text", "wide", "json", "yaml", "name"}, l.output.word) {
+		return program.Usagef("--watch cannot print %s", l.output.word)
+	}
+	if l.filters() || l.sortBy != "name" {
+		return program.Usagef("--watch shows every node as it changes: it goes with no filter and no order")
+	}
+	return nil
+}
+
+// filters reports whether some nodes may be left out.
+func (l *listing) filters() bool {
+	return l.request.GetSelector() != "" || len(l.phases) > 0 || l.request.GetWithLeftovers() || l.request.GetFindingId() != "" || l.mode != ""
+}
+
+func (c *connection) printNodes(cmd *cobra.Command, l *listing, now time.Time) error {
+	answer, err := c.listNodes(cmd.Context(), &l.request, newProgress(cmd.ErrOrStderr()))
 	if err != nil {
 		return err
 	}
-	return printOr(w, output, &offrampv1.ListNodesResponse{Nodes: nodes}, func(w io.Writer) error {
-		if output == "name" {
+	nodes := answer.GetNodes()
+	render.SortNodes(nodes, l.sortBy)
+	return l.output.print(cmd.OutOrStdout(), answer, func(w io.Writer) error {
+		switch {
+		case l.output.word == "name":
 			return render.Names(w, nodes)
+		case l.output.word == "csv":
+			return render.NodesCSV(w, nodes)
+		case len(nodes) == 0 && l.filters():
+			_, err := fmt.Fprintln(w, "No node is like that.")
+			return err
 		}
-		return render.Nodes(w, nodes, output == "wide", now)
+		return render.Nodes(w, nodes, l.output.wide(), now)
 	})
 }
 
-// listNodes fetches every page. Each page has a deadline of its own.
-func (c *connection) listNodes(ctx context.Context, target offrampv1.Target) ([]*offrampv1.NodeSummary, error) {
-	var nodes []*offrampv1.NodeSummary
+// listNodes fetches every page.
+func (c *connection) listNodes(ctx context.Context, request *offrampv1.ListNodesRequest, shown *progress) (*offrampv1.ListNodesResponse, error) {
+	var nodes *offrampv1.ListNodesResponse
 	err := c.use(func(client offrampv1.FleetServiceClient) error {
-		request := &offrampv1.ListNodesRequest{Target: target}
-		for {
-			page, err := c.listPage(ctx, client, request)
-			if err != nil {
-				return err
-			}
-			nodes = append(nodes, page.GetNodes()...)
-			switch page.GetNextPageToken() {
-			case "":
-				return nil
-			case request.GetPageToken():
-				return errors.New("listing the nodes: the aggregator gave the same page twice")
-			}
-			request.PageToken = page.GetNextPageToken()
-		}
+		var err error
+		nodes, err = c.allPages(ctx, client, request, shown)
+		return err
 	})
 	return nodes, err
+}
+
+// allPages gives one answer with all nodes. Each page has a deadline of its own.
+func (c *connection) allPages(ctx context.Context, client offrampv1.FleetServiceClient, request *offrampv1.ListNodesRequest, shown *progress) (*offrampv1.ListNodesResponse, error) {
+	defer shown.end()
+	whole := &offrampv1.ListNodesResponse{}
+	for {
+		page, err := c.listPage(ctx, client, request)
+		if err != nil {
+			return nil, err
+		}
+		whole.Nodes, whole.At = append(whole.GetNodes(), page.GetNodes()...), page.GetAt()
+		switch page.GetNextPageToken() {
+		case "":
+			return whole, nil
+		case request.GetPageToken():
+			return nil, errors.New("listing the nodes: the aggregator gave the same page twice")
+		}
+		request.PageToken = page.GetNextPageToken()
+		shown.passing("%d nodes so far", len(whole.GetNodes()))
+	}
 }
 
 func (c *connection) listPage(ctx context.Context, client offrampv1.FleetServiceClient, request *offrampv1.ListNodesRequest) (*offrampv1.ListNodesResponse, error) {

@@ -44,6 +44,14 @@ func (p *progress) step(told *offrampv1.OrderProgress) {
 	p.last = step
 }
 
+// passing shows on a terminal alone how far something is.
+func (p *progress) passing(format string, args ...any) {
+	if p.terminal {
+		_, _ = fmt.Fprintf(p.w, "\r\x1b[K"+format, args...)
+		p.open = true
+	}
+}
+
 // say prints a line of its own.
 func (p *progress) say(format string, args ...any) {
 	p.end()

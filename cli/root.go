@@ -30,8 +30,12 @@ set by a variable: OFFRAMP_ and the flag's name in capitals; flags win.`,
 		RunE: program.Group,
 	}
 	conn.addFlags(root.PersistentFlags())
-	root.AddCommand(statusCommand(&conn), nodesCommand(&conn, now), nodeCommand(&conn), detailCommand(&conn), readyCommand(&conn),
-		cleanupCommand(&conn), restoreCommand(&conn), versionCommand())
+	root.AddCommand(
+		statusCommand(&conn), readyCommand(&conn), nextCommand(&conn), nodesCommand(&conn, now), nodeCommand(&conn),
+		leftoversCommand(&conn), findingsCommand(&conn), explainCommand(), acceptCommand(&conn, now), timelineCommand(),
+		serviceCommand(&conn), detailCommand(&conn), watchCommand(&conn, now), changesCommand(&conn, now), historyCommand(&conn, now),
+		cleanupCommand(&conn), restoreCommand(&conn), versionCommand(),
+	)
 	return root
 }
 

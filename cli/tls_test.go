@@ -28,7 +28,7 @@ func serveTLS(t *testing.T, fleet *fakeFleet) (address, caFile string) {
 }
 
 func TestTLS(t *testing.T) {
-	address, caFile := serveTLS(t, &fakeFleet{readiness: readiness(1, 1, 0, 0)})
+	address, caFile := serveTLS(t, &fakeFleet{readiness: fleetOf(1, 1, 0, 0)})
 	base := []string{"status", "--aggregator", address}
 	with := func(args ...string) result { return call(t.Context(), nil, append(base, args...)...) }
 	with("--ca-file", caFile).want(t, 0, "Nodes: 1", "")

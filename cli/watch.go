@@ -16,9 +16,14 @@ import (
 // errNoFullList ends a watch whose first round takes longer than a call may.
 var errNoFullList = errors.New("the first full list took too long")
 
+// eventTaker prints the events of a watch.
+type eventTaker interface {
+	event(*offrampv1.WatchResponse) error
+}
+
 // watch hands every event to the follower until ctx ends, which is how a watch is meant to end. Only the first round has a
 // deadline: what comes after it may take for ever.
-func (c *connection) watch(parent context.Context, target offrampv1.Target, follower *follower) error {
+func (c *connection) watch(parent context.Context, target offrampv1.Target, follower eventTaker) error {
 	return c.use(func(client offrampv1.FleetServiceClient) error {
 		ctx, cancel := context.WithCancelCause(parent)
 		defer cancel(nil)

@@ -149,3 +149,16 @@ func TestOutputFlag(t *testing.T) {
 		t.Errorf("xml was accepted: %q, %v", output, err)
 	}
 }
+
+func TestOnlyFlag(t *testing.T) {
+	w := wire(t)
+	if err := OnlyFlag(w.flags, "node"); err != nil {
+		t.Fatal(err)
+	}
+	if err := Fill(w.flags, lookup(map[string]string{"NODE_NAME": "b", "OFFRAMP_NODE": "a"})); err != nil || w.node != "default" {
+		t.Errorf("node is %q, %v", w.node, err)
+	}
+	if OnlyFlag(w.flags, "nowhere") == nil {
+		t.Error("a flag that does not exist is no error")
+	}
+}

@@ -30,6 +30,17 @@ func Also(flags *pflag.FlagSet, flag string, variables ...string) error {
 	return nil
 }
 
+// onlyKey marks a flag that no variable sets.
+const onlyKey = "offramp.dev/only"
+
+// OnlyFlag keeps variables away from a flag that means something else in every command. It fails when there is no such flag.
+func OnlyFlag(flags *pflag.FlagSet, flag string) error {
+	if err := flags.SetAnnotation(flag, onlyKey, nil); err != nil {
+		return fmt.Errorf("keeping variables from --%s: %w", flag, err)
+	}
+	return nil
+}
+
 // Fill sets every flag that was not given from its variable. An empty variable counts as not set, so that a manifest may
 // leave it empty. The error names the variable, not the flag that nobody typed.
 func Fill(flags *pflag.FlagSet, lookup Lookup) error {
@@ -80,5 +91,6 @@ func variables(flag *pflag.Flag) []string {
 
 // settable leaves out what only makes sense on a command line.
 func settable(flag *pflag.Flag) bool {
-	return flag.Name != "help" && flag.Name != "version"
+	_, only := flag.Annotations[onlyKey]
+	return !only && flag.Name != "help" && flag.Name != "version"
 }
