@@ -105,7 +105,9 @@ func open(t *testing.T, callers Authenticator) (grpc.BidiStreamingClient[offramp
 	t.Helper()
 	out := &logged{}
 	h := startHallWith(t, callers, slog.New(slog.NewTextHandler(out, nil)), forever{})
-	return h.connect(t.Context(), "x"), out
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return h.connect(ctx, "x"), out
 }
 
 // forever is an agent service that listens until the stream ends.
