@@ -34,9 +34,9 @@ func (s *stage) cleanUp(ctx context.Context) error {
 	return s.awaitClean(ctx)
 }
 
-// planAndApply asks for the plan, applies that very plan by its digest, and has the node verified.
+// planAndApply asks the aggregator for the node's plan, orders that very plan by its digest, and has the node verified.
 func (s *stage) planAndApply(ctx context.Context) error {
-	plan, err := s.onDirty(ctx, shownLines, 3, "cleanup", "plan", "--target", "iptables")
+	plan, err := s.order(ctx, 3, "plan", dirty, "--target", "iptables")
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (s *stage) planAndApply(ctx context.Context) error {
 	if digest == nil {
 		return errors.New("the plan names no digest to apply it by")
 	}
-	if _, err := s.onDirty(ctx, shownLines, 0, "cleanup", "apply", "--target", "iptables", "--plan", digest[1]); err != nil {
+	if _, err := s.order(ctx, 0, "apply", dirty, "--target", "iptables", "--plan", digest[1]); err != nil {
 		return err
 	}
 	_, err = s.onDirty(ctx, shownLines, 0, "verify", "--target", "iptables")

@@ -76,7 +76,8 @@ func (n *node) startAgent(ctx context.Context, aggregator string) (err error) {
 		return err
 	}
 	n.agent, err = n.guest.Start(ctx, lab.Command{Argv: []string{agentPath, "run", "--node", n.name,
-		"--aggregator", aggregator, "--ca-file", caPath, "--scan-interval", scanInterval.String()}})
+		"--aggregator", aggregator, "--ca-file", caPath, "--scan-interval", scanInterval.String(),
+		"--cleanup", "apply", "--state-dir", stateDir}})
 	if err != nil {
 		return fmt.Errorf("starting the agent on %s: %w", n.name, err)
 	}
