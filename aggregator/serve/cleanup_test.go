@@ -52,8 +52,8 @@ func audited(p *paper) func(*Config) {
 	return func(c *Config) { c.Audit = audit.New(p, quiet()) }
 }
 
-func planRequest(id string) *v1.PlanRequest {
-	return &v1.PlanRequest{Node: "a", OrderId: id, Target: v1.Target_TARGET_NFTABLES, Timeout: durationpb.New(time.Minute)}
+func planRequest() *v1.PlanRequest {
+	return &v1.PlanRequest{Node: "a", OrderId: orderID, Target: v1.Target_TARGET_NFTABLES, Timeout: durationpb.New(time.Minute)}
 }
 
 func (l *lab) plan(ctx context.Context, request *v1.PlanRequest) (v1.CleanupService_PlanClient, error) {
@@ -79,7 +79,7 @@ func TestPlanThereAndBack(t *testing.T) {
 	l := startLab(t, short(), audited(p))
 	node := l.report("a")
 	for range 2 {
-		call, err := l.plan(t.Context(), planRequest(orderID))
+		call, err := l.plan(t.Context(), planRequest())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestCallsThatAreNotTaken(t *testing.T) {
 	l.report("a")
 	client := v1.NewCleanupServiceClient(l.conn)
 	good := func(change func(*v1.PlanRequest)) error {
-		request := planRequest(orderID)
+		request := planRequest()
 		change(request)
 		call, err := client.Plan(t.Context(), request)
 		if err == nil {
@@ -173,7 +173,7 @@ func TestStopWhileAnOrderIsUnderWay(t *testing.T) {
 	p := &paper{}
 	l := startLab(t, short(), audited(p))
 	node := l.report("a")
-	call, err := l.plan(t.Context(), planRequest(orderID))
+	call, err := l.plan(t.Context(), planRequest())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestStopWhileAnOrderIsUnderWay(t *testing.T) {
 	}
 	// The new process knows nothing: the node comes back, the call is made again, and the node is asked again.
 	again := l.report("a")
-	call, err = l.plan(t.Context(), planRequest(orderID))
+	call, err = l.plan(t.Context(), planRequest())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestStopWhileAnOrderIsUnderWay(t *testing.T) {
 func TestSlowCaller(t *testing.T) {
 	l := startLab(t, short(), nil)
 	node := l.report("a")
-	if _, err := l.plan(t.Context(), planRequest(orderID)); err != nil {
+	if _, err := l.plan(t.Context(), planRequest()); err != nil {
 		t.Fatal(err)
 	}
 	node.recv()
