@@ -295,3 +295,12 @@ func FuzzVerify(f *testing.F) {
 		}
 	})
 }
+
+// A good token beside another one is no token: which of the two counts must not be a matter of order.
+func TestTwoTokens(t *testing.T) {
+	cluster := newAPIServer(t)
+	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", "Bearer "+cluster.mint(token{}), "authorization", "Bearer x"))
+	if caller, err := cluster.newTokens(nil).Authenticate(ctx); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("got %+v, %v", caller, err)
+	}
+}

@@ -261,3 +261,22 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// A replica that has not looked yet still shows a certificate of the authority before: the newest bundle trusts it too.
+func TestTheFormerAuthorityIsStillTrusted(t *testing.T) {
+	store, c := &shelf{}, &clock{time.Now()}
+	one, late := newReplica(store, c), newReplica(store, c)
+	c.now = c.now.Add(-serverLife / 2) // so that the late one's certificate lives beyond the switch
+	refresh(t, one)
+	c.now = c.now.Add(life - life/3 + time.Hour)
+	refresh(t, one)
+	refresh(t, late)
+	c.now = c.now.Add(overlap + time.Hour)
+	refresh(t, one)
+	if err := trusts(t, one, store.published, c.now); err != nil {
+		t.Error(err)
+	}
+	if err := trusts(t, late, store.published, c.now); err != nil || string(late.signer.Raw) == string(one.signer.Raw) {
+		t.Errorf("the late replica: %v", err)
+	}
+}
