@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -45,7 +46,7 @@ const (
 )
 
 func (c *connection) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&c.aggregator, "aggregator", "", "address of the aggregator, host:port")
+	flags.StringVar(&c.aggregator, "aggregator", "", "address of the aggregator, host:port (default: through the API server of the kubeconfig)")
 	flags.DurationVar(&c.timeout, "timeout", defaultTimeout, "how long one call may take")
 	flags.StringVar(&c.tokenFile, "token-file", "", "file with a token of one of Offramp's ServiceAccounts, instead of asking a cluster for one")
 	c.tls.AddFlags(flags)
@@ -98,11 +99,16 @@ func (c *connection) dial(account string, more ...grpc.DialOption) (*grpc.Client
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}))
 	options = append(options, more...)
 	// passthrough, so that the error of a failed look-up or dial comes back as it is.
-	conn, err := grpc.NewClient("passthrough:///"+c.aggregator, options...)
+	conn, err := grpc.NewClient("passthrough:///"+cmp.Or(c.aggregator, "port-forward"), options...)
 	if err != nil {
-		return nil, fmt.Errorf("preparing the connection to %s: %w", c.aggregator, err)
+		return nil, fmt.Errorf("preparing the connection to %s: %w", c.place(), err)
 	}
 	return conn, nil
+}
+
+// place says where the aggregator is.
+func (c *connection) place() string {
+	return cmp.Or(c.aggregator, "the end of the API server's port-forward")
 }
 
 // identify says who we are and whom we trust: by files where some were named, and else as the cluster says.
@@ -123,6 +129,9 @@ func (c *connection) identify(account string) ([]grpc.DialOption, error) {
 		return nil, err
 	}
 	options := []grpc.DialOption{grpc.WithPerRPCCredentials(ours.PerCall())}
+	if c.aggregator == "" {
+		options = append(options, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return ours.Dial(ctx) }))
+	}
 	if c.tls.CAFile == "" {
 		return append(options, grpc.WithTransportCredentials(ours.Transport(c.tls.ServerName))), nil
 	}
@@ -137,11 +146,8 @@ func (c *connection) asksCluster() bool {
 }
 
 func (c *connection) check() error {
-	if c.aggregator == "" {
-		return program.Usagef("which aggregator? Name it with --aggregator host:port or OFFRAMP_AGGREGATOR")
-	}
-	if host, port, err := net.SplitHostPort(c.aggregator); err != nil || host == "" || port == "" {
-		return program.Usagef("--aggregator wants host:port, not %q", c.aggregator)
+	if err := c.checkAddress(); err != nil {
+		return err
 	}
 	if c.timeout <= 0 {
 		return program.Usagef("--timeout must be longer than nothing, not %s", c.timeout)
@@ -154,6 +160,20 @@ func (c *connection) check() error {
 		return program.Usagef("who are you? A cluster (--kubeconfig, --context, --as) cannot go with --token-file, --cert-file or --insecure-plaintext")
 	case c.tls.InsecurePlaintext && c.tokenFile != "":
 		return program.Usagef("--token-file would be sent in the clear: it cannot go with --insecure-plaintext")
+	}
+	return nil
+}
+
+// checkAddress lets a kubeconfig stand in for an address.
+func (c *connection) checkAddress() error {
+	if c.aggregator == "" && c.asksCluster() {
+		return nil
+	}
+	if c.aggregator == "" {
+		return program.Usagef("which aggregator? Name it with --aggregator host:port or OFFRAMP_AGGREGATOR, or a cluster with --kubeconfig or --context")
+	}
+	if host, port, err := net.SplitHostPort(c.aggregator); err != nil || host == "" || port == "" {
+		return program.Usagef("--aggregator wants host:port, not %q", c.aggregator)
 	}
 	return nil
 }

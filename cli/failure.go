@@ -27,24 +27,24 @@ func (c *connection) reason(code codes.Code, message string) string {
 		if i := strings.Index(message, cluster.Says); i >= 0 {
 			return strings.TrimSuffix(message[i:], `"`)
 		}
-		return fmt.Sprintf("cannot talk to the aggregator at %s: %s", c.aggregator, unavailable(message))
+		return fmt.Sprintf("cannot talk to the aggregator at %s: %s", c.place(), unavailable(message))
 	case codes.DeadlineExceeded:
-		return fmt.Sprintf("no answer from the aggregator at %s within %s; is the address right? --timeout allows for more", c.aggregator, c.timeout)
+		return fmt.Sprintf("no answer from the aggregator at %s within %s; is the address right? --timeout allows for more", c.place(), c.timeout)
 	case codes.Canceled:
 		return "interrupted"
 	case codes.Unauthenticated, codes.PermissionDenied:
 		if strings.HasPrefix(message, cluster.Says) {
 			return message
 		}
-		return fmt.Sprintf("the aggregator at %s refuses the caller: %s%s", c.aggregator, message, c.whoHint(code))
+		return fmt.Sprintf("the aggregator at %s refuses the caller: %s%s", c.place(), message, c.whoHint(code))
 	case codes.Unimplemented:
-		return fmt.Sprintf("what answers at %s does not know this question (%s): another version, or no Offramp aggregator", c.aggregator, message)
+		return fmt.Sprintf("what answers at %s does not know this question (%s): another version, or no Offramp aggregator", c.place(), message)
 	case codes.ResourceExhausted:
-		return fmt.Sprintf("too much at once for the aggregator at %s: %s", c.aggregator, message)
+		return fmt.Sprintf("too much at once for the aggregator at %s: %s", c.place(), message)
 	case codes.NotFound, codes.InvalidArgument, codes.FailedPrecondition:
 		return message
 	}
-	return fmt.Sprintf("the aggregator at %s answered %s: %s", c.aggregator, code, message)
+	return fmt.Sprintf("the aggregator at %s answered %s: %s", c.place(), code, message)
 }
 
 // whoHint says how to be somebody, to those who were nobody.

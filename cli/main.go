@@ -25,5 +25,5 @@ func main() {
 // run is the program: it returns the exit code.
 func run(ctx context.Context, args []string, lookup settings.Lookup, stdout, stderr io.Writer) int {
 	//nolint:contextcheck // the commands take the context that cobra hands to them
-	return program.Run(ctx, newRoot(time.Now), args, lookup, stdout, stderr)
+	return program.Run(ctx, newRoot(time.Now), args, lookup, screen(stdout, lookup), stderr)
 }

@@ -68,9 +68,9 @@ func (c *connection) watchEnded(ctx context.Context, err error) error {
 	case errors.As(err, &output):
 		return output.error
 	case errors.Is(context.Cause(ctx), errNoFullList):
-		return fmt.Errorf("watching the nodes: no full list from the aggregator at %s within %s; is the address right? --timeout allows for more", c.aggregator, c.timeout)
+		return fmt.Errorf("watching the nodes: no full list from the aggregator at %s within %s; is the address right? --timeout allows for more", c.place(), c.timeout)
 	case errors.Is(err, io.EOF):
-		return fmt.Errorf("watching the nodes: the aggregator at %s ended the watch; it may be restarting", c.aggregator)
+		return fmt.Errorf("watching the nodes: the aggregator at %s ended the watch; it may be restarting", c.place())
 	}
 	return c.explain("watching the nodes", err)
 }

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // every kind of kubeconfig
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	variables "offramp.dev/offramp/internal/settings"
 )
 
 // Settings say which cluster is meant, and who to be there.
@@ -26,8 +29,10 @@ type Settings struct {
 	Kubeconfig, Context string
 	// As is the user to impersonate, as with kubectl.
 	As string
-	// Namespace is Offramp's.
-	Namespace string
+	// Namespace is Offramp's; Short is the same by the flag -n, and wins.
+	Namespace, Short string
+	// Service is the aggregator's, by which it is reached where no address is given.
+	Service string
 	// Account is the ServiceAccount to ask for a token of; empty leaves it to the command.
 	Account string
 	// Audience is that of Offramp's tokens.
@@ -42,6 +47,11 @@ func (s *Settings) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.Context, "context", "", "context of the kubeconfig (default: its current one)")
 	flags.StringVar(&s.As, "as", "", "user to impersonate at the API server, as with kubectl")
 	flags.StringVar(&s.Namespace, "offramp-namespace", "offramp", "namespace that Offramp runs in")
+	flags.StringVarP(&s.Short, "namespace", "n", "", "the same as --offramp-namespace, and wins over it")
+	flags.StringVar(&s.Service, "aggregator-service", defaultService, "Service of the aggregator, by which it is reached where no --aggregator is given")
+	// They can only fail for a flag that does not exist.
+	_ = variables.Also(flags, "offramp-namespace", "OFFRAMP_NAMESPACE")
+	_ = variables.OnlyFlag(flags, "namespace")
 	flags.StringVar(&s.Account, "account", "", "ServiceAccount to be (default: offramp-viewer to look, offramp-operator to order)")
 	flags.StringVar(&s.Audience, "audience", "offramp", "audience of the token")
 	flags.StringVar(&s.ConfigMap, "authority-configmap", "offramp-authority", "ConfigMap with the aggregator's CA")
@@ -49,6 +59,9 @@ func (s *Settings) AddFlags(flags *pflag.FlagSet) {
 
 // Named says whether somebody named a cluster.
 func (s Settings) Named() bool { return s.Kubeconfig != "" || s.Context != "" || s.As != "" }
+
+// defaultService is the name of the aggregator's Service.
+const defaultService = "offramp-aggregator"
 
 const (
 	// tokenLife is the shortest that an API server gives; spare is how much of it a call must have left.
@@ -86,6 +99,8 @@ func Open(settings Settings, account string) (*Cluster, error) {
 		return nil, err
 	}
 	config.UserAgent = "kubectl-offramp"
+	settings.Namespace = cmp.Or(settings.Short, settings.Namespace)
+	settings.Service = cmp.Or(settings.Service, defaultService)
 	if settings.Account != "" {
 		account = settings.Account
 	}
@@ -169,7 +184,9 @@ func (c *Cluster) Roots(ctx context.Context) ([]byte, error) {
 }
 
 // ServerName is the name in the certificate that the aggregator makes for itself, by whatever address it is reached.
-func (c *Cluster) ServerName() string { return "offramp-aggregator." + c.settings.Namespace + ".svc" }
+func (c *Cluster) ServerName() string {
+	return c.settings.Service + "." + c.settings.Namespace + ".svc"
+}
 
 // Exists says whether there is a kubeconfig to be found without being named.
 func Exists() bool {
