@@ -40,6 +40,9 @@ func (w *Watcher) sources() []*offrampv1.ClusterSource {
 	byKind := map[string]*offrampv1.ClusterSource{}
 	for _, feed := range w.feeds {
 		state := feed.state()
+		if state == nil {
+			continue
+		}
 		if before := byKind[feed.kind]; before == nil || before.GetState() != offrampv1.SectionState_SECTION_STATE_UNREADABLE {
 			byKind[feed.kind] = state
 		}

@@ -142,6 +142,34 @@ func TestWhatCannotBeListedIsSaid(t *testing.T) {
 	}
 }
 
+// A role cannot be given in a namespace that is not there: what may not be read in it is nothing.
+func TestForbiddenInANamespaceThatIsNotThere(t *testing.T) {
+	for name, tt := range map[string]struct {
+		namespace int
+		want      offrampv1.SectionState
+	}{
+		"there":     {0, offrampv1.SectionState_SECTION_STATE_UNREADABLE},
+		"not there": {404, offrampv1.SectionState_SECTION_STATE_PRESENT},
+		"who knows": {403, offrampv1.SectionState_SECTION_STATE_UNREADABLE},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, client := newAPI(t)
+			a.lists["/api/v1/namespaces/kube-system/configmaps"] = []any{configMap("kube-proxy", map[string]string{"config.conf": "kind: KubeProxyConfiguration\nmode: ipvs\n"})}
+			a.fails["/api/v1/namespaces/elsewhere/configmaps"], a.fails["/api/v1/namespaces/elsewhere/pods"] = 403, 403
+			a.fails["/api/v1/namespaces/elsewhere"] = tt.namespace
+			await(t, follow(t, client, "kube-system", "elsewhere"), func(facts *offrampv1.ClusterFacts) bool {
+				states := map[string]offrampv1.SectionState{}
+				for _, source := range facts.GetSources() {
+					if source.GetError() != "not answered yet" {
+						states[source.GetKind()] = source.GetState()
+					}
+				}
+				return states["pods"] == tt.want && states["configmaps"] == tt.want && len(facts.GetKubeProxyConfigs()) == 1
+			})
+		})
+	}
+}
+
 func TestChangesAreFollowed(t *testing.T) {
 	a, client := newAPI(t)
 	a.lists["/api/v1/services"] = []any{corev1.Service{

@@ -121,9 +121,12 @@ func (a *api) tell(path, kind string, object any) {
 }
 
 // follow runs a Watcher until the test ends.
-func follow(t *testing.T, client kubernetes.Interface) *cluster.Watcher {
+func follow(t *testing.T, client kubernetes.Interface, namespaces ...string) *cluster.Watcher {
+	if len(namespaces) == 0 {
+		namespaces = []string{"kube-system"}
+	}
 	t.Helper()
-	watcher, err := cluster.New(cluster.Config{Client: client, Settle: 10 * time.Millisecond, Namespaces: []string{"kube-system"}})
+	watcher, err := cluster.New(cluster.Config{Client: client, Settle: 10 * time.Millisecond, Namespaces: namespaces})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,11 @@ type feed struct {
 	syncedAt time.Time
 	failure  string
 	missing  bool
+	// away: the namespace does not exist, so that there is nothing to read, whatever the rights.
+	away bool
+
+	gone func() bool
+	note func()
 }
 
 // source says what a feed lists.
@@ -39,6 +44,8 @@ type source struct {
 	client                    rest.Interface
 	object                    runtime.Object
 	fields                    string
+	// gone reports whether the namespace is known not to exist. Asked where reading it is forbidden. May be nil.
+	gone func() bool
 	// trim drops from an object, before it is kept, what nobody here reads.
 	trim func(any) (any, error)
 }
@@ -50,7 +57,7 @@ func newFeed(s source) *feed {
 		list = cache.NewListWatchFromClient(s.client, s.resource, s.namespace, fields.Everything())
 	}
 	informer := cache.NewSharedIndexInformer(list, s.object, 0, cache.Indexers{})
-	f := &feed{kind: s.kind, informer: informer}
+	f := &feed{kind: s.kind, informer: informer, gone: s.gone}
 	// Both fail only on an informer that runs already.
 	_ = informer.SetTransform(s.trim)
 	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { f.fail(err) })
@@ -59,6 +66,7 @@ func newFeed(s source) *feed {
 
 // prepare asks to be told of every change.
 func (f *feed) prepare(note func()) error {
+	f.note = note
 	_, err := f.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { f.heal(); note() },
 		UpdateFunc: func(any, any) { f.heal(); note() },
@@ -70,24 +78,27 @@ func (f *feed) prepare(note func()) error {
 func (f *feed) markSynced() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.synced, f.syncedAt, f.failure, f.missing = true, time.Now(), "", false
+	f.synced, f.syncedAt, f.failure, f.missing, f.away = true, time.Now(), "", false, false
 }
 
 // heal forgets a failure: something came through again.
 func (f *feed) heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.failure, f.missing = "", false
+	f.failure, f.missing, f.away = "", false, false
 }
 
 func (f *feed) fail(err error) {
+	// A role in a namespace cannot be given before the namespace is there.
+	away := apierrors.IsForbidden(err) && f.gone != nil && f.gone()
+	defer f.note()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// A watch that ended because it was old is no failure.
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return
 	}
-	f.failure, f.missing = err.Error(), apierrors.IsNotFound(err)
+	f.failure, f.missing, f.away = err.Error(), apierrors.IsNotFound(err), away
 }
 
 // items are the objects at hand, sorted by namespace and name.
@@ -104,10 +115,13 @@ func (f *feed) items() []metav1.Object {
 	return all
 }
 
-// state is how reading this kind went.
+// state is how reading this kind went; nil where there is nothing to read.
 func (f *feed) state() *offrampv1.ClusterSource {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.away {
+		return nil
+	}
 	source := &offrampv1.ClusterSource{Kind: f.kind}
 	switch {
 	case f.missing:

@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/fields"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -37,11 +40,20 @@ func (w *Watcher) allFeeds() []*feed {
 		}))
 	}
 	for _, namespace := range w.config.Namespaces {
+		gone := func() bool { return w.gone(namespace) }
 		feeds = append(feeds,
-			newFeed(source{kind: kindPods, resource: "pods", namespace: namespace, client: core, object: &corev1.Pod{}, trim: trimPod}),
-			newFeed(source{kind: kindConfigMaps, resource: "configmaps", namespace: namespace, client: core, object: &corev1.ConfigMap{}, trim: trimConfigMap}))
+			newFeed(source{kind: kindPods, resource: "pods", namespace: namespace, client: core, object: &corev1.Pod{}, trim: trimPod, gone: gone}),
+			newFeed(source{kind: kindConfigMaps, resource: "configmaps", namespace: namespace, client: core, object: &corev1.ConfigMap{}, trim: trimConfigMap, gone: gone}))
 	}
 	return feeds
+}
+
+// gone reports whether a namespace is known not to exist.
+func (w *Watcher) gone(namespace string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
+	defer cancel()
+	_, err := w.config.Client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	return apierrors.IsNotFound(err)
 }
 
 // eventReasons are those under which kube-proxy warns about its mode.

@@ -128,7 +128,7 @@ func apiserverCommand(program, address string) []string {
 	}
 }
 
-// waitReady waits until the API server serves the default namespace and the roles that it makes itself.
+// waitReady waits until the API server serves the namespaces and the roles that it makes itself.
 func (p *plane) waitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
@@ -137,8 +137,10 @@ func (p *plane) waitReady(ctx context.Context) error {
 		if err == nil {
 			err = p.api.Do(ctx, "GET", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/system:node-proxier", nil, nil)
 		}
-		if err == nil {
-			err = p.api.Do(ctx, "GET", "/api/v1/namespaces/default", nil, nil)
+		for _, namespace := range []string{"default", "kube-system"} {
+			if err == nil {
+				err = p.api.Do(ctx, "GET", "/api/v1/namespaces/"+namespace, nil, nil)
+			}
 		}
 		if err == nil {
 			return nil
