@@ -8,6 +8,7 @@ import (
 
 	"offramp.dev/offramp/agent/collect"
 	"offramp.dev/offramp/agent/metrics"
+	"offramp.dev/offramp/internal/scrape"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -36,5 +37,5 @@ func serveMetrics(ctx context.Context, r reporting, counts *metrics.Metrics) err
 		return fmt.Errorf("serving metrics: %w", err)
 	}
 	r.log.Info("serving metrics", "address", listener.Addr().String())
-	return counts.Serve(ctx, listener)
+	return scrape.Serve(ctx, listener, counts.Handler())
 }

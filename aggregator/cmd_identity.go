@@ -95,6 +95,8 @@ func (s *runSettings) checkIdentity() error {
 type identified struct {
 	guard *auth.Guard
 	tls   *tls.Config
+	// authorityExpiry is when the certificate authority that the aggregator made expires; nil where it made none.
+	authorityExpiry func() time.Time
 	// client reaches the API server; nil where none is asked.
 	client kubernetes.Interface
 	// run are to run for as long as the server does.
@@ -146,6 +148,7 @@ func (s *runSettings) identifyByKubernetes(ctx context.Context, log *slog.Logger
 		return nil, err
 	}
 	made.run = append(made.run, own.Run)
+	made.authorityExpiry = func() time.Time { at, _ := own.Expiry(); return at }
 	made.tls, err = serve.TLSConfigWith(own.Certificate, s.tls, log)
 	return made, err
 }

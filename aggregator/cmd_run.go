@@ -32,6 +32,7 @@ type runSettings struct {
 	forgetAfter         time.Duration
 	drain               time.Duration
 	auditLog            string
+	metrics             string
 	logFormat, logLevel string
 }
 
@@ -76,6 +77,7 @@ func (s *runSettings) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&s.forgetAfter, "forget-after", 24*time.Hour, "for how long a node may be silent before it is forgotten")
 	flags.DurationVar(&s.drain, "drain-timeout", 5*time.Second, "how long open calls may take to end at a stop")
 	flags.StringVar(&s.auditLog, "audit-log", "", "file to append a line of JSON to for every order and refused call; - for standard output (default: the log)")
+	flags.StringVar(&s.metrics, "metrics-listen", "", "where to serve metrics for Prometheus in plaintext, address:port; empty for nowhere")
 	flags.Var(settings.Choice(&s.logFormat, "text", "json"), "log-format", "format of the log on standard error: text, json")
 	flags.Var(settings.Choice(&s.logLevel, "info", "debug", "warn", "error"), "log-level", "least level to log: debug, info, warn, error")
 }
@@ -87,6 +89,8 @@ func (s *runSettings) check() error {
 		return program.Usagef("--insecure-plaintext means no TLS: it cannot go with --tls-cert-file, --tls-key-file or --client-ca-file")
 	case (s.tls.Cert == "") != (s.tls.Key == ""), !s.plaintext && s.tls.Cert == "" && s.identity.mode(s.tls.ClientCA) != byKubernetes:
 		return program.Usagef("TLS needs both --tls-cert-file and --tls-key-file; to serve without TLS pass --insecure-plaintext")
+	case s.metrics != "" && !isAddress(s.metrics):
+		return program.Usagef("--metrics-listen wants address:port, not %q", s.metrics)
 	case s.perAddress < 0:
 		return program.Usagef("--max-connections-per-address is 0 or more, not %d", s.perAddress)
 	case s.heartbeat < time.Second || s.heartbeat > time.Hour:
@@ -142,6 +146,7 @@ func (s *runSettings) run(ctx context.Context, stdout, stderr io.Writer) error {
 	group.Go(func() error { return server.Serve(ctx, listener) })
 	group.Go(func() error { store.Run(ctx); return nil })
 	group.Go(func() error { serve.WarnOfExpiry(ctx, identified.tls, log); return nil })
+	group.Go(func() error { return s.serveMetrics(ctx, identified, store, log) })
 	for _, run := range identified.run {
 		group.Go(func() error { run(ctx); return nil })
 	}

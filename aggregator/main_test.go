@@ -69,6 +69,7 @@ func TestRefusedSettings(t *testing.T) {
 		"no such way":           {[]string{"--auth", "maybe"}, "maybe"},
 		"fewer than none":       {[]string{"--auth", "none", "--insecure-plaintext", "--max-connections-per-address", "-1"}, "--max-connections"},
 		"heartbeat too fast":    {[]string{"--insecure-plaintext", "--heartbeat-interval", "1ms"}, "--heartbeat-interval"},
+		"metrics nowhere":       {[]string{"--insecure-plaintext", "--metrics-listen", "x"}, "--metrics-listen"},
 		"never silent":          {[]string{"--insecure-plaintext", "--silent-after", "0"}, "--silent-after"},
 		"forgotten before that": {[]string{"--insecure-plaintext", "--forget-after", "1m"}, "--forget-after"},
 		"no time to drain":      {[]string{"--insecure-plaintext", "--drain-timeout", "0s"}, "--drain-timeout"},

@@ -16,6 +16,7 @@ import (
 
 	"offramp.dev/offramp/agent/audit"
 	"offramp.dev/offramp/agent/metrics"
+	"offramp.dev/offramp/internal/scrape"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -82,7 +83,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- filled().Serve(ctx, listener) }()
+	go func() { ended <- scrape.Serve(ctx, listener, filled().Handler()) }()
 	get := func(path string) (int, string) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+path, nil)
 		if err != nil {

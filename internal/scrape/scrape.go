@@ -1,4 +1,5 @@
-package metrics
+// Package scrape serves metrics over HTTP until its caller stops.
+package scrape
 
 import (
 	"context"
@@ -15,10 +16,10 @@ const (
 	stopTimeout = 2 * time.Second
 )
 
-// Serve answers GET /metrics on the listener until ctx ends, and closes it.
-func (m *Metrics) Serve(ctx context.Context, listener net.Listener) error {
+// Serve answers GET /metrics with handler on the listener until ctx ends, and closes it.
+func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", m.Handler())
+	mux.Handle("GET /metrics", handler)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: 2 * headerTimeout}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
