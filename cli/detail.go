@@ -59,8 +59,10 @@ func detailChain(conn *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "chain NODE BACKEND TABLE CHAIN",
 		Short: "List the rules of a chain",
-		Long: `List the rules of a chain on a node, one a line. BACKEND is ` + strings.Join(backendWords(), ", ") + `.
-Rules of iptables are written as iptables-save does.`,
+		Long: `List the rules of a chain on a node, one a line. Rules of iptables are written as
+iptables-save does. BACKEND is one of
+  ` + strings.Join(backendWords()[:4], "\n  ") + `
+  ` + strings.Join(backendWords()[4:], ", ") + `.`,
 		Example: `  kubectl-offramp detail chain worker-1 iptables-legacy-ipv4 nat KUBE-SERVICES
   kubectl-offramp detail chain worker-1 nft-ip kube-proxy services`,
 		Args: words("a node, a backend, a table and a chain", 4),

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -24,8 +25,9 @@ func (c *connection) reason(code codes.Code, message string) string {
 	switch code {
 	case codes.Unavailable:
 		// gRPC wraps and quotes what went wrong in a handshake.
-		if i := strings.Index(message, cluster.Says); i >= 0 {
-			return strings.TrimSuffix(message[i:], `"`)
+		said := unquoted(message)
+		if i := strings.Index(said, cluster.Says); i >= 0 {
+			return render.Clean(said[i:])
 		}
 		return fmt.Sprintf("cannot talk to the aggregator at %s: %s", c.place(), unavailable(message))
 	case codes.DeadlineExceeded:
@@ -45,6 +47,15 @@ func (c *connection) reason(code codes.Code, message string) string {
 		return message
 	}
 	return fmt.Sprintf("the aggregator at %s answered %s: %s", c.place(), code, message)
+}
+
+// unquoted is what gRPC puts in quotes when a connection cannot be made.
+func unquoted(message string) string {
+	_, quoted, found := strings.Cut(message, "desc = ")
+	if text, err := strconv.Unquote(quoted); found && err == nil {
+		return text
+	}
+	return message
 }
 
 // whoHint says how to be somebody, to those who were nobody.

@@ -18,15 +18,25 @@ func newRoot(now func() time.Time) *cobra.Command {
 		Short: "Ask which nodes can leave kube-proxy's ipvs mode, and what is left where",
 		Long: `kubectl-offramp asks an offramp-aggregator about the fleet: which nodes could run
 another kube-proxy mode, which have leftovers of ipvs mode, why, and what to do
-next. "cleanup" and "restore" have a node do something; all else only looks. Installed in PATH it also runs as "kubectl offramp".
+next. "cleanup" and "restore" have a node do something, "accept" notes a decision;
+all else only looks. Installed in PATH it also runs as "kubectl offramp".
 
-The aggregator is named by --aggregator or OFFRAMP_AGGREGATOR. Every flag can be
-set by a variable: OFFRAMP_ and the flag's name in capitals; flags win.`,
-		Example: `  export OFFRAMP_AGGREGATOR=127.0.0.1:8443 OFFRAMP_CA_FILE=ca.pem
-  kubectl-offramp status
-  kubectl-offramp nodes -o wide
-  kubectl-offramp node worker-1
-  kubectl-offramp ready --target nftables && echo "the whole fleet can go"`,
+The aggregator is named by --aggregator or OFFRAMP_AGGREGATOR; where it is not, it
+is reached through the API server of the kubeconfig, as kubectl port-forward does.
+Every flag can be set by a variable: OFFRAMP_ and the flag's name in capitals;
+flags win. Colours are for terminals alone, and NO_COLOR turns them off.
+
+Completion: "kubectl-offramp completion bash" (zsh, fish, powershell) prints a
+script for the shell. For "kubectl offramp", put an executable file of the name
+kubectl_complete-offramp into PATH with these two lines:
+  #!/bin/sh
+  exec kubectl-offramp __complete "$@"`,
+		Example: `  kubectl offramp status
+  kubectl offramp ready --target nftables && echo "the whole fleet can go"
+  kubectl offramp ready --for 1.40
+  kubectl offramp nodes -l pool=web --phase on-ipvs -o wide
+  export OFFRAMP_AGGREGATOR=127.0.0.1:8443 OFFRAMP_CA_FILE=ca.pem
+  kubectl-offramp node worker-1`,
 		RunE: program.Group,
 	}
 	conn.addFlags(root.PersistentFlags())

@@ -14,10 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // Dial opens a way to a ready pod of the aggregator through the API server, as kubectl port-forward does, but without a port
@@ -31,7 +31,7 @@ func (c *Cluster) Dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	var failed error
+	failed := make([]string, 0, len(pods))
 	for _, pod := range pods {
 		port, err := targetPort(service, pod)
 		if err != nil {
@@ -41,9 +41,9 @@ func (c *Cluster) Dial(ctx context.Context) (net.Conn, error) {
 		if err == nil {
 			return conn, nil
 		}
-		failed = errors.Join(failed, says("forwarding to the pod "+pod.Name, err))
+		failed = append(failed, fmt.Sprintf("the pod %s: %v", pod.Name, err))
 	}
-	return nil, failed
+	return nil, says("forwarding to the aggregator", errors.New(strings.Join(failed, "; ")))
 }
 
 func says(doing string, err error) error { return fmt.Errorf("%s%s: %w", Says, doing, err) }
@@ -125,7 +125,7 @@ func (c *Cluster) forward(ctx context.Context, pod string, port int) (net.Conn, 
 // dialer talks WebSocket, and SPDY to an API server before 1.31.
 func (c *Cluster) dialer(pod string) (httpstream.Dialer, error) {
 	where := c.core.RESTClient().Post().Resource("pods").Namespace(c.settings.Namespace).Name(pod).SubResource("portforward").URL()
-	modern, err := portforward.NewSPDYOverWebsocketDialer(where, c.config)
+	modern, err := portforward.NewSPDYOverWebsocketDialerForStreaming(where, c.config)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (c *Cluster) dialer(pod string) (httpstream.Dialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return portforward.NewFallbackDialer(modern, old, func(err error) bool {
+	return portforward.NewFallbackDialerForStreaming(modern, old, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	}), nil
 }
@@ -143,7 +143,7 @@ func (c *Cluster) spdy(where *url.URL) (httpstream.Dialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, where), nil
+	return spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, where), nil
 }
 
 // open makes the two streams that one forwarded connection is.
