@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -18,27 +19,36 @@ const (
 	maxSamples = 20
 	// maxKubeProxySets is how many sets kube-proxy has: 17 in each family.
 	maxKubeProxySets = 34
+	// headerBuffer holds a header, of which the kernel puts one into each datagram. The datagram that it makes is at least a
+	// page and grows with the buffer, up to 32 KiB (net/netlink/af_netlink.c netlink_dump): thirty-four of those would be a
+	// tenth of what a reading costs. This with the kernel's struct skb_shared_info is just a page.
+	headerBuffer = 4096 - 320
 )
 
 // errNoIPSet says that the kernel has no ipsets.
 var errNoIPSet = errors.New("the kernel has no ip_set")
 
-// readIPSets reports the headers of all ipsets.
-func readIPSets(ctx context.Context, mods *modules) *offrampv1.Section {
-	s, err := openIPSet(mods)
-	if errors.Is(err, errNoIPSet) {
-		return absent(kindIPSets)
-	}
-	if err != nil {
-		return failed(kindIPSets, err)
-	}
-	defer s.close()
-	headers, attempts, err := agreed(ctx, func(ctx context.Context) ([]ipsetHeader, error) {
-		return dumpIPSetHeaders(ctx, s)
-	}, equalHeaders)
+// ipsetReader reads the headers of all ipsets, and remembers the reading before. Safe for use by several goroutines.
+//
+// Nothing that the kernel tells is a proof cheaper than an equal reading. It lists one set a datagram, from where it was in
+// the array of sets, and holds the mutex that creates, destroys, renames and swaps them for the first one alone
+// (ip_set_core.c ip_set_dump_do; af_netlink.c netlink_dump). It counts the entries of a hash by walking over all of it
+// while entries come and go (ip_set_hash_gen.h mtype_ext_size), and keeps no generation that would tell.
+// The walks are nearly all that a reading costs, so a node that stands still is to be read once and not twice.
+type ipsetReader struct {
+	mods *modules
+
+	mu sync.Mutex
+	// before is the latest reading, if it agreed with the one before it.
+	before *[]ipsetHeader
+}
+
+// read reports the headers of all ipsets: the latest of two consecutive readings that are equal.
+func (r *ipsetReader) read(ctx context.Context) *offrampv1.Section {
+	headers, attempts, err := r.headers(ctx)
 	var section *offrampv1.Section
 	switch {
-	case mods.deniesIPSet(err):
+	case errors.Is(err, errNoIPSet), r.mods.deniesIPSet(err):
 		section = absent(kindIPSets)
 	case err != nil:
 		section = failed(kindIPSets, err)
@@ -47,6 +57,26 @@ func readIPSets(ctx context.Context, mods *modules) *offrampv1.Section {
 	}
 	section.Volatile.Attempts = attempts
 	return section
+}
+
+func (r *ipsetReader) headers(ctx context.Context) ([]ipsetHeader, uint32, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.before
+	r.before = nil // unless this one succeeds, the next is no reading after an agreed one
+	s, err := openIPSet(r.mods)
+	if err != nil {
+		return nil, 1, err
+	}
+	defer s.close()
+	s.buffer = s.buffer[:headerBuffer]
+	headers, attempts, err := agreedAfter(ctx, before, func(ctx context.Context) ([]ipsetHeader, error) {
+		return dumpIPSetHeaders(ctx, s)
+	}, equalHeaders)
+	if err == nil {
+		r.before = &headers
+	}
+	return headers, attempts, err
 }
 
 // openIPSet opens a socket for ipset requests, if asking loads nothing.

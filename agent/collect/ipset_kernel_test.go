@@ -38,6 +38,11 @@ func restoreSets(t *testing.T, saved string) {
 	run(t, regexp.MustCompile(` (bucketsize|initval) \S+`).ReplaceAllString(saved, ""), "ipset", "restore")
 }
 
+// readIPSets reads with a reader that has not read before.
+func readIPSets(ctx context.Context, mods *modules) *offrampv1.Section {
+	return (&ipsetReader{mods: mods}).read(ctx)
+}
+
 func readTheIPSets(ctx context.Context) *offrampv1.Section {
 	return readIPSets(ctx, newModules(DefaultHost()))
 }
@@ -323,9 +328,10 @@ del still-07 10.0.0.1,tcp:80
 	ipset destroy $name-moving 2>/dev/null
 done`)()
 	mods := newModules(DefaultHost())
+	reader := &ipsetReader{mods: mods}
 	states := map[offrampv1.SectionState]int{}
 	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); {
-		section := readTheIPSets(t.Context())
+		section := reader.read(t.Context())
 		states[section.GetStable().GetState()]++
 		if section.GetStable().GetState() == sectionPresent {
 			checkUnderChurn(t, section.GetStable().GetIpsets(), permanent)
@@ -352,6 +358,65 @@ func checkUnderChurn(t *testing.T, content *offrampv1.IpsetsFacts, permanent uin
 	}
 	if content.GetEntries() < 2*permanent || content.GetEntries() > 2*permanent+3 {
 		t.Fatalf("%d entries, want %d to 3 more", content.GetEntries(), 2*permanent)
+	}
+}
+
+// Another process swaps sets of three entries with empty ones without pause, in the middle of a list, too: each set's own
+// header is right and so are all names, and yet what a single list adds up to is often wrong.
+func TestIPSetsUnderSwaps(t *testing.T) {
+	if !enterForIPSet(t) {
+		return
+	}
+	const pairs = 20
+	var saved, swaps strings.Builder
+	for i := range pairs {
+		fmt.Fprintf(&saved, "create a%02d hash:ip\nadd a%02d 10.0.0.1\nadd a%02d 10.0.0.2\nadd a%02d 10.0.0.3\n", i, i, i, i)
+	}
+	for i := range pairs {
+		fmt.Fprintf(&saved, "create b%02d hash:ip\n", i)
+		fmt.Fprintf(&swaps, "swap a%02d b%02d\n", i, i)
+	}
+	restoreSets(t, saved.String())
+	// The kernel refuses to swap a set in the moment that somebody lists it, which ends a whole restore.
+	stop := keepBusy(func() bool { return feed(swaps.String(), "ipset", "restore") == nil })
+	reader := &ipsetReader{mods: newModules(DefaultHost())}
+	states := map[offrampv1.SectionState]int{}
+	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); {
+		section := reader.read(t.Context())
+		states[section.GetStable().GetState()]++
+		if entries := section.GetStable().GetIpsets().GetEntries(); section.GetStable().GetState() == sectionPresent && entries != 3*pairs {
+			t.Errorf("%d entries in all, want %d", entries, 3*pairs)
+		}
+	}
+	if stop() == 0 {
+		t.Error("nothing was swapped")
+	}
+	t.Logf("readings by state: %v", states)
+}
+
+// A reader reads twice when it does not know the sets, and when they are not what it knows; else once.
+func TestIPSetsReadOnceWhereNothingChanged(t *testing.T) {
+	if !enterForIPSet(t) {
+		return
+	}
+	reader := &ipsetReader{mods: newModules(DefaultHost())}
+	for _, step := range []struct {
+		change   string
+		entries  uint64
+		attempts uint32
+	}{
+		{"create a hash:ip\nadd a 10.0.0.1\n", 1, 2},
+		{"", 1, 1},
+		{"add a 10.0.0.2\n", 2, 2},
+		{"", 2, 1},
+		{"create b hash:ip\n", 2, 2},
+		{"swap a b\n", 2, 2},
+	} {
+		restoreSets(t, step.change)
+		section := reader.read(t.Context())
+		if section.GetStable().GetIpsets().GetEntries() != step.entries || section.GetVolatile().GetAttempts() != step.attempts {
+			t.Errorf("after %q: %v, want %d entries after %d readings", step.change, section, step.entries, step.attempts)
+		}
 	}
 }
 

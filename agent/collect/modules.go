@@ -53,13 +53,17 @@ func newModules(host Host) *modules { return &modules{host: host} }
 // modules; where none can be loaded, asking is harmless, and the asker takes "not supported" (EPROTONOSUPPORT for the
 // socket, EINVAL or EOPNOTSUPP for the request) for absent.
 func (m *modules) loaded(f feature) (bool, error) {
+	module, _ := f.names()
+	inSight, statErr := exists(filepath.Join(m.host.Sys, "module", module))
+	if inSight {
+		return true, nil // with nfnetlink, whose functions both modules are linked to; its list of sockets may be long
+	}
 	registered, err := m.nfnetlink()
 	if err != nil || !registered {
 		return false, err
 	}
-	module, _ := f.names()
-	if found, err := exists(filepath.Join(m.host.Sys, "module", module)); err != nil || found {
-		return found, err
+	if statErr != nil {
+		return false, statErr
 	}
 	canLoad, err := m.canLoad()
 	if err != nil || !canLoad {

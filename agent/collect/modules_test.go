@@ -35,6 +35,10 @@ func TestModulesLoaded(t *testing.T) {
 			files: map[string]string{netlink: netlinkHeading + netlinkFilter, modules: "", "sys/module/nf_tables/refcnt": "1"},
 			want:  true,
 		},
+		"loaded module, which is linked to nfnetlink": {
+			files: map[string]string{"sys/module/nf_tables/refcnt": "1"},
+			want:  true,
+		},
 		"built in": {
 			files: map[string]string{netlink: netlinkHeading + netlinkFilter, modules: "", kallsyms: symbolsOther + symbolsBuiltIn},
 			want:  true,

@@ -21,16 +21,22 @@ var errTorn = errors.New("it changed while it was read")
 func agreed[T any](
 	ctx context.Context, read func(context.Context) (T, error), equal func(T, T) bool,
 ) (T, uint32, error) {
-	var previous T
-	comparable := false
+	return agreedAfter(ctx, nil, read, equal)
+}
+
+// agreedAfter is agreed for a reader that remembers the reading before, nil for none: where nothing changed since then, one
+// more is enough.
+func agreedAfter[T any](
+	ctx context.Context, before *T, read func(context.Context) (T, error), equal func(T, T) bool,
+) (T, uint32, error) {
 	return repeat(ctx, func(ctx context.Context) (T, error) {
 		current, err := read(ctx)
 		if err != nil {
-			comparable = false
+			before = nil
 			return current, err
 		}
-		same := comparable && equal(previous, current)
-		previous, comparable = current, true
+		same := before != nil && equal(*before, current)
+		before = &current
 		if !same {
 			return current, errTorn
 		}

@@ -54,6 +54,32 @@ func TestAgreed(t *testing.T) {
 	}
 }
 
+// A reader that remembers the reading before reads once where nothing changed, and until two agree where something did.
+func TestAgreedAfter(t *testing.T) {
+	refused := errors.New("not permitted")
+	for name, test := range map[string]struct {
+		before   int
+		answers  []any
+		want     int
+		attempts uint32
+		err      error
+	}{
+		"as before":                       {4, []any{4}, 4, 1, nil},
+		"changed since":                   {4, []any{5, 5}, 5, 2, nil},
+		"changed back":                    {4, []any{5, 4, 4}, 4, 3, nil},
+		"a torn reading compares to none": {4, []any{errTorn, 4, 4}, 4, 3, nil},
+		"an error ends it":                {4, []any{refused}, 0, 1, refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &script{t: t, answers: test.answers}
+			got, attempts, err := agreedAfter(t.Context(), &test.before, s.read, func(a, b int) bool { return a == b })
+			if got != test.want || attempts != test.attempts || !errors.Is(err, test.err) || s.asked != len(test.answers) {
+				t.Errorf("%d after %d readings, error %v; want %d, %d, %v", got, attempts, err, test.want, test.attempts, test.err)
+			}
+		})
+	}
+}
+
 func TestRepeatEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	readings := 0

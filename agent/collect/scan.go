@@ -40,6 +40,7 @@ type Scanner struct {
 	config  Config
 	modules *modules
 	rules   *ruleReader
+	ipsets  *ipsetReader
 	history *history // nil without Config.History
 	exclude exclusions
 	files   fileCache
@@ -59,6 +60,7 @@ func New(config Config) *Scanner {
 		seed:    maphash.MakeSeed(),
 	}
 	scanner.rules = newRuleReader(config.Host, scanner.modules)
+	scanner.ipsets = &ipsetReader{mods: scanner.modules}
 	if config.History {
 		scanner.history = newHistory(config.Host.Now(), config.Memory)
 	}
@@ -121,7 +123,7 @@ type scan struct {
 }
 
 func (c *scan) duties() []duty {
-	host, mods, rules := c.scanner.config.Host, c.scanner.modules, c.scanner.rules
+	host, rules := c.scanner.config.Host, c.scanner.rules
 	return []duty{
 		one(kindKernel, func(context.Context) *offrampv1.Section { return readKernel(host) }),
 		one(kindKubeProxy, c.readKubeProxy),
@@ -135,7 +137,7 @@ func (c *scan) duties() []duty {
 			return rules.readLegacy(ctx, kubeproxy.IPv6)
 		}),
 		// After the rules, which tell who holds a set.
-		one(kindIPSets, func(ctx context.Context) *offrampv1.Section { return rules.joinHolders(readIPSets(ctx, mods)) }),
+		one(kindIPSets, func(ctx context.Context) *offrampv1.Section { return rules.joinHolders(c.scanner.ipsets.read(ctx)) }),
 		one(kindSysctls, func(context.Context) *offrampv1.Section { return readSysctls(host) }),
 		one(kindAddresses, func(ctx context.Context) *offrampv1.Section {
 			return c.readNetworkSection(ctx, kindAddresses, addressesSection)

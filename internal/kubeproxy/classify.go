@@ -42,7 +42,7 @@ func ChainOwner(chain Chain) Owner {
 // SetOwner tells whose an ipset is. A set with a name of kube-proxy's but another type or family is OwnerUnknown, as is a
 // KUBE- name that no table lists.
 func SetOwner(set Set) Owner {
-	if slices.Contains(Sets(), set) {
+	if slices.ContainsFunc(ipvsSets(), func(row setRow) bool { return set == row.set(IPv4) || set == row.set(IPv6) }) {
 		return OwnerIPVS
 	}
 	if owner := find(foreignSets(), set.Name); owner != "" {
