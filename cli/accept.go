@@ -29,12 +29,13 @@ func acceptCommand(conn *connection, now func() time.Time) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "accept ID --reason TEXT --until DATE",
 		Short: "Accept a finding on some nodes until a date; list and withdraw that",
-		Long: `Accept a finding: it stays in sight, marked, and no longer stands in the way of the
-nodes that -l selects, or of all. A reason and an end are asked for, at most a year
-away; then the finding counts again. The aggregator keeps it with your name.
+		Long: `Accept a finding: it stays in sight, marked, and no longer stands in the way of
+the nodes that -l selects, or of all. A reason and an end are asked for, at most
+a year away; then the finding counts again. The aggregator keeps it with your
+name.
 
---list shows what is accepted, and what has run out; --withdraw takes one back, by
-the id that --list shows. Accepting and withdrawing need the right to do so.`,
+--list shows what is accepted, and what has run out; --withdraw takes one back,
+by the id that --list shows. Accepting and withdrawing need the right to do so.`,
 		Example: `  kubectl-offramp accept ipvs-sysctls-left -l pool=web --reason "harmless here, OPS-17" --until 30d
   kubectl-offramp accept kernel-too-old --reason "replaced in March" --until 2027-03-31
   kubectl-offramp accept --list

@@ -50,13 +50,13 @@ func cleanupCommand(conn *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cleanup NODE",
 		Short: "Remove what kube-proxy left on a node, after showing what that is",
-		Long: `Have a node plan its clean-up, show the plan, ask, and have the node do that very
-plan. The node's agent must be started with --cleanup=apply. It decides by itself:
-it reads the node anew, and refuses where the plan has changed or a guard stands
-in the way. Guards are overridden on the node alone, not from here.
+		Long: `Have a node plan its clean-up, show the plan, ask, and have the node do that
+very plan. The node's agent must be started with --cleanup=apply. It decides by
+itself: it reads the node anew, and refuses where the plan has changed or a
+guard stands in the way. Guards are overridden on the node alone, not from here.
 
-The node does an order once, however often it is told: when the connection breaks
-the order is asked for again. Ctrl-C ends this program, not the order.
+The node does an order once, however often it is told: when the connection
+breaks the order is asked for again. Ctrl-C ends this program, not the order.
 ` + cleanupExits,
 		Example: `  kubectl-offramp cleanup worker-1
   kubectl-offramp cleanup worker-1 --dry-run
@@ -77,7 +77,7 @@ func planCommand(conn *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan NODE",
 		Short: "Show what a clean-up of a node would do",
-		Long:  "Have a node plan its clean-up, and show the plan. Nothing on the node is changed.\n" + cleanupExits,
+		Long:  "Have a node plan its clean-up, and show the plan. Nothing is changed there.\n" + cleanupExits,
 		Example: `  kubectl-offramp cleanup plan worker-1
   kubectl-offramp cleanup plan worker-1 --target none -o json`,
 		Args: program.OneArg("node name"),

@@ -22,8 +22,8 @@ func applyCommand(conn *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply NODE",
 		Short: "Have a node do a plan, or refuse",
-		Long: `Have a node do the plan that --plan names by its digest, 12 or more of its digits.
-With fewer than all 64 the node is asked for its plan first.
+		Long: `Have a node do the plan that --plan names by its digest, 12 or more of its
+digits. With fewer than all 64 the node is asked for its plan first.
 ` + cleanupExits,
 		Example: `  kubectl-offramp cleanup apply worker-1 --plan 3f2a1c9e0b7d
   kubectl-offramp cleanup apply worker-1 --target iptables --plan 3f2a1c9e0b7d --dry-run`,

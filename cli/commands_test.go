@@ -45,7 +45,7 @@ func walk(cmd *cobra.Command, visit func(*cobra.Command)) {
 func TestHelpReadsWell(t *testing.T) {
 	walk(newRoot(time.Now), func(cmd *cobra.Command) {
 		for _, line := range strings.Split(cmd.Long, "\n") {
-			if len([]rune(line)) > 82 {
+			if len([]rune(line)) > 80 {
 				t.Errorf("%s: %d columns: %s", cmd.CommandPath(), len(line), line)
 			}
 		}

@@ -20,14 +20,14 @@ func detailCommand(conn *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "detail",
 		Short: "Ask a node for one Service, the members of a set, or the rules of a chain",
-		Long: `Ask a node, through the aggregator, for more than it reports: one Service as this
-node sees it, the members of an ipset, or the rules of a chain. The node reads it
-now; nothing is changed. Answers are bounded and come as they are read: what is
-left out is said, and the exit code is then 1.
+		Long: `Ask a node, through the aggregator, for more than it reports: one Service as
+this node sees it, the members of an ipset, or the rules of a chain. The node
+reads it now; nothing is changed. Answers are bounded and come as they are read:
+what is left out is said, and the exit code is then 1.
 
-Names are bytes and taken as they are. A byte that is no text is written \xNN, as
-reports show it, and a backslash as two. In text output what does not print is
-shown by its number; -o json has it unchanged, one item a line.`,
+Names are bytes and taken as they are. A byte that is no text is written \xNN,
+as reports show it, and a backslash as two. In text output what does not print
+is shown by its number; -o json has it unchanged, one item a line.`,
 		Example: `  kubectl-offramp detail ipset worker-1 KUBE-CLUSTER-IP
   kubectl-offramp detail chain worker-1 iptables-nft-ipv4 nat KUBE-SERVICES
   kubectl-offramp detail service worker-1 tcp 10.96.0.1:443`,
@@ -59,8 +59,8 @@ func detailChain(conn *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "chain NODE BACKEND TABLE CHAIN",
 		Short: "List the rules of a chain",
-		Long: `List the rules of a chain on a node, one a line. Rules of iptables are written as
-iptables-save does. BACKEND is one of
+		Long: `List the rules of a chain on a node, one a line, those of iptables as
+iptables-save writes them. BACKEND is one of
   ` + strings.Join(backendWords()[:4], "\n  ") + `
   ` + strings.Join(backendWords()[4:], ", ") + `.`,
 		Example: `  kubectl-offramp detail chain worker-1 iptables-legacy-ipv4 nat KUBE-SERVICES
@@ -85,9 +85,10 @@ func detailService(conn *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "service NODE PROTOCOL [ADDRESS:PORT ...]",
 		Short: "Show what stands for a Service on a node",
-		Long: `Show what stands for one Service on a node: virtual servers with their real servers
-and connections, elements of kube-proxy's nftables maps, rules of iptables, and the
-chains that they lead to. PROTOCOL is tcp, udp or sctp. All addresses have one port.`,
+		Long: `Show what stands for one Service on a node: virtual servers with their real
+servers and connections, elements of kube-proxy's nftables maps, rules of
+iptables, and the chains that they lead to. PROTOCOL is tcp, udp or sctp. All
+addresses have one port.`,
 		Example: `  kubectl-offramp detail service worker-1 tcp 10.96.0.1:443
   kubectl-offramp detail service worker-1 udp 10.96.0.10:53 '[fd00:10:96::a]:53'
   kubectl-offramp detail service worker-1 tcp 10.96.7.7:80 --node-port 30080`,

@@ -16,9 +16,9 @@ func explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain [ID]",
 		Short: "Say what a finding means and what to do about it",
-		Long: `Say what a finding means, how heavy it weighs, what to do about it, and where that
-is known from. Without an id, list all findings. The aggregator is not asked;
-docs/findings.md has the same.`,
+		Long: `Say what a finding means, how heavy it weighs, what to do about it, and where
+that is known from. Without an id, list all findings. The aggregator is not
+asked; docs/findings.md has the same.`,
 		Example: `  kubectl-offramp explain
   kubectl-offramp explain kernel-too-old`,
 		Args:              atMostOne("id of a finding"),

@@ -17,10 +17,10 @@ func findingsCommand(conn *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "findings",
 		Short: "List every finding of the fleet, with the number of nodes",
-		Long: `List every finding about the cluster and about nodes, the worst first: on how many
-nodes, on how many of them it is undecided (something could not be read) and on
-how many somebody accepted it. Accepted findings stay in the list. "-o wide" adds
-names, evidence and what to do; "explain ID" says more.`,
+		Long: `List every finding about the cluster and about nodes, the worst first: on how
+many nodes, on how many of them it is undecided (something could not be read)
+and on how many somebody accepted it. Accepted findings stay in the list. "-o
+wide" adds names, evidence and what to do; "explain ID" says more.`,
 		Example: `  kubectl-offramp findings
   kubectl-offramp findings --target iptables -o wide
   kubectl-offramp findings -o csv | cut -d, -f1,4`,
@@ -50,9 +50,9 @@ func nextCommand(conn *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "next",
 		Short: "List what to do next, in order, with the commands",
-		Long: `List what is left to do to bring the fleet to the target, in order: why, on which
-nodes, and the exact commands. A step that waits comes after the ones before it
-are done. Nothing is done by this command.`,
+		Long: `List what is left to do to bring the fleet to the target, in order: why, on
+which nodes, and the exact commands. A step that waits comes after the ones
+before it are done. Nothing is done by this command.`,
 		Example: `  kubectl-offramp next
   kubectl-offramp next --target iptables -l pool=web
   kubectl-offramp next -o jsonpath='{.steps[0].commands[*]}'`,

@@ -18,10 +18,10 @@ func leftoversCommand(conn *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leftovers",
 		Short: "List the nodes on which kube-proxy left something, and what",
-		Long: `List the nodes on which something is left that kube-proxy made and that its running
-mode does not use: virtual servers, the link kube-ipvs0 and its addresses, ipsets,
-chains, jumps to them, nftables tables. "?" under MORE means that it could not all
-be told.
+		Long: `List the nodes on which something is left that kube-proxy made and that its
+running mode does not use: virtual servers, the link kube-ipvs0 and its
+addresses, ipsets, chains, jumps to them, nftables tables. "?" under MORE means
+that it could not all be told.
 
 Exit codes, the first that applies:
   1  error

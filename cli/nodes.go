@@ -33,10 +33,10 @@ func nodesCommand(conn *connection, now func() time.Time) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nodes",
 		Short: "List the nodes, one a line",
-		Long: `List the nodes, one a line: kernel, kube-proxy's running mode, the phase the node
-is in, whether it could go to the target, how many artefacts of kube-proxy's are
-left on it, and when it was last heard of. Flags choose which; all that are given
-must hold.
+		Long: `List the nodes, one a line: kernel, kube-proxy's running mode, the phase the
+node is in, whether it could go to the target, how many artefacts of
+kube-proxy's are left on it, and when it was last heard of. Flags choose which;
+all that are given must hold.
 
 LEFTOVERS counts virtual servers, the link kube-ipvs0, ipsets, chains, jumps and
 nftables tables; "?" means that it could not be told. With --watch, nodes that

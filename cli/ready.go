@@ -23,9 +23,10 @@ func readyCommand(conn *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ready",
 		Short: "Tell whether the fleet could go to a target, or run a version, by exit code",
-		Long: `Tell whether every node of the fleet, or of the part that -l selects, could go to
-a target, what is in the way, and what to do next. With --for VERSION the answer,
-and the exit code, are about running that minor version of Kubernetes instead.
+		Long: `Tell whether every node of the fleet, or of the part that -l selects, could go
+to a target, what is in the way, and what to do next. With --for VERSION the
+answer, and the exit code, are about running that minor version of Kubernetes
+instead.
 
 Exit codes, the first that applies:
   1  error: the question could not be asked

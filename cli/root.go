@@ -16,15 +16,17 @@ func newRoot(now func() time.Time) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-offramp",
 		Short: "Ask which nodes can leave kube-proxy's ipvs mode, and what is left where",
-		Long: `kubectl-offramp asks an offramp-aggregator about the fleet: which nodes could run
-another kube-proxy mode, which have leftovers of ipvs mode, why, and what to do
-next. "cleanup" and "restore" have a node do something, "accept" notes a decision;
-all else only looks. Installed in PATH it also runs as "kubectl offramp".
+		Long: `kubectl-offramp asks an offramp-aggregator about the fleet: which nodes could
+run another kube-proxy mode, which have leftovers of ipvs mode, why, and what to
+do next. "cleanup" and "restore" have a node do something, "accept" notes a
+decision; all else only looks. Installed in PATH it also runs as "kubectl
+offramp".
 
-The aggregator is named by --aggregator or OFFRAMP_AGGREGATOR; where it is not, it
-is reached through the API server of the kubeconfig, as kubectl port-forward does.
-Every flag can be set by a variable: OFFRAMP_ and the flag's name in capitals;
-flags win. Colours are for terminals alone, and NO_COLOR turns them off.
+The aggregator is named by --aggregator or OFFRAMP_AGGREGATOR; where it is not,
+it is reached through the API server of the kubeconfig, as kubectl port-forward
+does. Every flag can be set by a variable: OFFRAMP_ and the flag's name in
+capitals; flags win. Colours are for terminals alone, and NO_COLOR turns them
+off.
 
 Completion: "kubectl-offramp completion bash" (zsh, fish, powershell) prints a
 script for the shell. For "kubectl offramp", put an executable file of the name
@@ -53,7 +55,7 @@ func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of this program",
-		Long:    "Print version, commit, date and compiler of this program. The aggregator is not asked.",
+		Long:    "Print version, commit, date and compiler of this program. Nobody is asked.",
 		Example: "  kubectl-offramp version",
 		Args:    program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -22,12 +22,13 @@ func serviceCommand(conn *connection) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "service NAMESPACE/NAME",
 		Short: "Show one Service as every node sees it",
-		Long: `Ask every node now what it has for one Service, and print each answer as it comes:
-on nodes in ipvs mode virtual servers and real servers with their connections, on
-the others the entries of nftables or iptables that stand for it. At the end come
-the connections of each real server by node: least-connection never counted
-beyond its own node. "-o wide" prints every entry; "-o json" every answer, one a
-line. Here -n is the Service's namespace; --offramp-namespace is Offramp's.
+		Long: `Ask every node now what it has for one Service, and print each answer as it
+comes: on nodes in ipvs mode virtual servers and real servers with their
+connections, on the others the entries of nftables or iptables that stand for
+it. At the end come the connections of each real server by node:
+least-connection never counted beyond its own node. "-o wide" prints every
+entry; "-o json" every answer, one a line. Here -n is the Service's namespace;
+--offramp-namespace is Offramp's.
 
 Exit codes: 0 every node answered; 4 some did not, and are named; 1 error.`,
 		Example: `  kubectl-offramp service default/web

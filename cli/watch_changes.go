@@ -20,8 +20,8 @@ func watchCommand(conn *connection, now func() time.Time) *cobra.Command {
 		Short: "Print what changes on the nodes, as it happens",
 		Long: `Print what changes on the nodes, a line for each change, as it happens and until
 interrupted: mode, phase, readiness, leftovers, findings, versions, whether the
-node is connected. "-o json" prints every event as the aggregator sends it, one a
-line, the first round included; "nodes --watch" prints whole rows.`,
+node is connected. "-o json" prints every event as the aggregator sends it, one
+a line, the first round included; "nodes --watch" prints whole rows.`,
 		Example: `  kubectl-offramp watch
   kubectl-offramp watch --target iptables -o json | jq .node.node`,
 		Args: program.NoArgs,

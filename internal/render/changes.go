@@ -26,7 +26,7 @@ func Changes(w io.Writer, answer *offrampv1.ListChangesResponse) error {
 
 // ChangesCSV writes a row for each change.
 func ChangesCSV(w io.Writer, changes []*offrampv1.Change) error {
-	rows := [][]string{{"at", "node", "kind", "what"}}
+	rows := append(make([][]string, 0, 1+len(changes)), []string{"at", "node", "kind", "what"})
 	for _, change := range changes {
 		rows = append(rows, []string{moment(change.GetAt()), change.GetNode(), change.GetKind(), change.GetWhat()})
 	}

@@ -38,10 +38,10 @@ func harmless(cell string) string {
 
 // NodesCSV writes a row for each node. What could not be told is "unknown"; times are UTC.
 func NodesCSV(w io.Writer, nodes []*offrampv1.NodeSummary) error {
-	rows := [][]string{{
+	rows := append(make([][]string, 0, 1+len(nodes)), []string{
 		"node", "pool", "kernel", "os", "kubelet", "kube_proxy", "agent", "mode", "phase", "ready", "verify",
 		"virtual_servers", "links", "ipsets", "chains", "jumps", "tables", "leftovers_undecided", "connected", "last_seen", "findings",
-	}}
+	})
 	for _, node := range nodes {
 		judged := node.GetAssessment()
 		left := judged.GetLeftovers()

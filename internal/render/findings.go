@@ -50,7 +50,7 @@ func (p *page) clusterFinding(finding *offrampv1.Finding, wide bool) {
 
 // FindingsCSV writes a row for each finding.
 func FindingsCSV(w io.Writer, fleet *offrampv1.GetReadinessResponse) error {
-	rows := [][]string{{"id", "scope", "severity", "nodes", "undecided", "accepted", "title"}}
+	rows := append(make([][]string, 0, 1+len(fleet.GetClusterFindings())+len(fleet.GetFindings())), []string{"id", "scope", "severity", "nodes", "undecided", "accepted", "title"})
 	for _, finding := range fleet.GetClusterFindings() {
 		rows = append(rows, []string{
 			finding.GetId(), "cluster", Word(finding.GetSeverity()), "0", flag01(finding.GetUndecided()), flag01(finding.GetAccepted() != nil), finding.GetTitle(),

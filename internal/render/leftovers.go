@@ -28,7 +28,7 @@ func Leftovers(w io.Writer, nodes []*offrampv1.NodeSummary, fleet *offrampv1.Get
 }
 
 func leftoverRows(nodes []*offrampv1.NodeSummary) [][]string {
-	rows := [][]string{{"NODE", "MODE", "SERVERS", "LINK", "ADDRS", "IPSETS", "CHAINS", "JUMPS", "TABLES", "MORE"}}
+	rows := append(make([][]string, 0, 1+len(nodes)), []string{"NODE", "MODE", "SERVERS", "LINK", "ADDRS", "IPSETS", "CHAINS", "JUMPS", "TABLES", "MORE"})
 	for _, node := range nodes {
 		left, more := node.GetAssessment().GetLeftovers(), "no"
 		if left == nil || left.GetUndecided() {
