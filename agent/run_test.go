@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -88,4 +91,44 @@ func TestRunTokenFile(t *testing.T) {
 	}
 	s.call(t.Context(), nil, "run", "--aggregator", "a:1").want(t, 0, "", "token=false")
 	s.call(t.Context(), nil, "run", "--aggregator", "a:1", "--insecure-plaintext", "--token-file", "/some/token").want(t, 1, "", "in the clear")
+}
+
+// What the node remembers outlives the agent, and nothing but that is written for it.
+func TestRunRemembers(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	file := filepath.Join(dir, "history.json")
+	remembered := func() string {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan int, 1)
+		var stdout, stderr bytes.Buffer
+		args := []string{"run", "--aggregator", "127.0.0.1:1", "--insecure-plaintext", "--node", "worker-1", "--state-dir", dir}
+		before, _ := os.Stat(file)
+		go func() { ended <- run(ctx, args, func(string) (string, bool) { return "", false }, &stdout, &stderr) }()
+		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			if now, err := os.Stat(file); err == nil && (before == nil || !os.SameFile(before, now)) {
+				break
+			}
+		}
+		cancel()
+		if code := <-ended; code != 0 {
+			t.Errorf("exit code %d: %s", code, stderr.String())
+		}
+		var kept struct {
+			History struct{ Since string }
+		}
+		content, err := os.ReadFile(file)
+		if err := errors.Join(err, json.Unmarshal(content, &kept)); err != nil {
+			t.Fatal(err, stderr.String())
+		}
+		return kept.History.Since
+	}
+	first, second := remembered(), remembered()
+	if first == "" || first != second {
+		t.Errorf("remembers since %q, after a restart since %q", first, second)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("the state folder has %v, %v", entries, err)
+	}
 }
