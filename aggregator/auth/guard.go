@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -21,12 +22,17 @@ type Guard struct {
 	callers  Authenticator
 	rules    map[string]rule
 	refusals *refusals
+	// lookAgain is how often a person's stream is held against his rights again.
+	lookAgain time.Duration
 }
+
+// lookAgainEvery bounds how long a person goes on watching the fleet once he may no longer.
+const lookAgainEvery = time.Minute
 
 // New makes a guard. Without an authenticator nobody is asked anything and everybody may do everything that the table
 // knows; Caller.Kind is then Unchecked.
 func New(callers Authenticator, log *slog.Logger) *Guard {
-	return &Guard{callers: callers, rules: table(), refusals: newRefusals(log)}
+	return &Guard{callers: callers, rules: table(), refusals: newRefusals(log), lookAgain: lookAgainEvery}
 }
 
 // Unary is the interceptor of methods with one request and one answer.
@@ -53,6 +59,7 @@ func (g *Guard) Stream() grpc.StreamServerInterceptor {
 		}
 		end := newEnding(ctx)
 		defer end.when(call.caller)()
+		defer call.lookAgain(ctx, end.end)()
 		err := handler(server, &guarded{ServerStream: stream, ctx: NewContext(ctx, call.caller), call: call})
 		if cause := end.reason(); cause != nil {
 			return g.refusals.refused(ctx, call, cause)
