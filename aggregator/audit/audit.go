@@ -1,4 +1,4 @@
-// Package audit writes one line of JSON for every order and every decision about one. docs/audit.md has the fields.
+// Package audit writes one line of JSON for every order, every accepted finding and every decision about one. docs/audit.md has the fields.
 package audit
 
 import (
@@ -12,8 +12,8 @@ import (
 // Record is one line. Empty fields are left out.
 type Record struct {
 	Time time.Time `json:"time"`
-	// Event is "order" for a call that was let through, "refused" for one that was not, "unasked" for a result that came
-	// while nobody waited.
+	// Event is "order" for a call of CleanupService that was let through, "acceptance" for one that changes which findings are
+	// accepted, "refused" for a call that was not let through, "unasked" for a result that came while nobody waited.
 	Event string `json:"event"`
 	// Caller is the proven name of who called, Claimed the name that the caller gives itself, TokenID the id of the token as in
 	// the API server's audit.
@@ -28,7 +28,14 @@ type Record struct {
 	PlanDigest string `json:"plan_digest,omitempty"`
 	Target     string `json:"target,omitempty"`
 	Backup     string `json:"backup,omitempty"`
-	// Outcome is the node's answer ("done", "refused", "failed", "interrupted"), or the status of a call that ended without one
+	// Acceptance is the id of what was accepted or withdrawn, Finding which finding, Selector of which nodes, Reason why and
+	// Until to when, in RFC 3339.
+	Acceptance string `json:"acceptance,omitempty"`
+	Finding    string `json:"finding,omitempty"`
+	Selector   string `json:"selector,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+	Until      string `json:"until,omitempty"`
+	// Outcome is "done" of an acceptance, of an order the node's answer ("done", "refused", "failed", "interrupted"), or the status of a call that ended without one
 	// ("UNAVAILABLE", "CANCELLED", …).
 	Outcome string `json:"outcome"`
 	// Message says more, for people.
@@ -42,7 +49,8 @@ func (r Record) LogValue() slog.Value {
 	attributes := []slog.Attr{slog.String("event", r.Event)}
 	for _, field := range [][2]string{
 		{"caller", r.Caller}, {"claimed", r.Claimed}, {"token_id", r.TokenID}, {"method", r.Method}, {"node", r.Node}, {"order", r.Order},
-		{"plan_digest", r.PlanDigest}, {"target", r.Target}, {"backup", r.Backup}, {"outcome", r.Outcome}, {"message", r.Message},
+		{"plan_digest", r.PlanDigest}, {"target", r.Target}, {"backup", r.Backup},
+		{"acceptance", r.Acceptance}, {"finding", r.Finding}, {"selector", r.Selector}, {"reason", r.Reason}, {"until", r.Until}, {"outcome", r.Outcome}, {"message", r.Message},
 	} {
 		if field[1] != "" {
 			attributes = append(attributes, slog.String(field[0], field[1]))

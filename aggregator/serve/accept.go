@@ -32,20 +32,31 @@ var errNowhereToKeep = status.Error(codes.FailedPrecondition, "this aggregator k
 
 // AcceptFinding notes that a finding may stay until a date.
 func (q *questions) AcceptFinding(ctx context.Context, request *offrampv1.AcceptFindingRequest) (*offrampv1.AcceptFindingResponse, error) {
-	if q.acceptances == nil {
-		return nil, errNowhereToKeep
-	}
-	if err := q.checkAcceptance(request); err != nil {
-		return nil, err
-	}
 	acceptance := &offrampv1.Acceptance{
 		FindingId: request.GetFindingId(), Selector: request.GetSelector(), Reason: request.GetReason(), Author: author(ctx),
 		At: timestamppb.Now(), Until: request.GetUntil(),
 	}
-	if err := q.acceptances.Put(ctx, acceptance); err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
+	ended := q.audit.accepting(ctx)
+	err := q.accept(ctx, request, acceptance)
+	ended(acceptance, err)
+	if err != nil {
+		return nil, err
 	}
 	return &offrampv1.AcceptFindingResponse{Acceptance: acceptance}, nil
+}
+
+// accept keeps an acceptance, which gets its id by that.
+func (q *questions) accept(ctx context.Context, request *offrampv1.AcceptFindingRequest, acceptance *offrampv1.Acceptance) error {
+	if q.acceptances == nil {
+		return errNowhereToKeep
+	}
+	if err := q.checkAcceptance(request); err != nil {
+		return err
+	}
+	if err := q.acceptances.Put(ctx, acceptance); err != nil {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	return nil
 }
 
 // author is who accepts: the proven name, and the one that the caller gives itself.
@@ -80,17 +91,35 @@ func (q *questions) checkAcceptance(request *offrampv1.AcceptFindingRequest) err
 
 // WithdrawAcceptance takes an acceptance back.
 func (q *questions) WithdrawAcceptance(ctx context.Context, request *offrampv1.WithdrawAcceptanceRequest) (*offrampv1.WithdrawAcceptanceResponse, error) {
-	if q.acceptances == nil {
-		return nil, errNowhereToKeep
+	ended := q.audit.accepting(ctx)
+	acceptance, err := q.withdraw(ctx, request.GetId())
+	ended(acceptance, err)
+	if err != nil {
+		return nil, err
 	}
-	found, err := q.acceptances.Delete(ctx, request.GetId())
+	return &offrampv1.WithdrawAcceptanceResponse{}, nil
+}
+
+// withdraw returns what is known of the acceptance, at least its id, also where it fails.
+func (q *questions) withdraw(ctx context.Context, id string) (*offrampv1.Acceptance, error) {
+	acceptance := &offrampv1.Acceptance{Id: id}
+	if q.acceptances == nil {
+		return acceptance, errNowhereToKeep
+	}
+	// Who reads the audit log later finds it in no list any more.
+	for _, kept := range q.acceptances.List() {
+		if kept.GetId() == id {
+			acceptance = kept
+		}
+	}
+	found, err := q.acceptances.Delete(ctx, id)
 	switch {
 	case err != nil:
-		return nil, status.Error(codes.Unavailable, err.Error())
+		return acceptance, status.Error(codes.Unavailable, err.Error())
 	case !found:
-		return nil, status.Errorf(codes.NotFound, "there is no acceptance %.100q", request.GetId())
+		return acceptance, status.Errorf(codes.NotFound, "there is no acceptance %.100q", id)
 	default:
-		return &offrampv1.WithdrawAcceptanceResponse{}, nil
+		return acceptance, nil
 	}
 }
 

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"strings"
@@ -22,16 +23,10 @@ type auditor struct{ log *audit.Log }
 func (a *auditor) begin(
 	ctx context.Context, caller auth.Caller, node string, order *offrampv1.Order,
 ) (ended func(*offrampv1.OrderResult, error)) {
-	method, _ := grpc.Method(ctx)
 	began := time.Now()
-	record := audit.Record{
-		Event: "order", Caller: caller.Name, Claimed: caller.Claimed, TokenID: caller.TokenID, Method: method,
-		Node: shortened(node), Order: shortened(order.GetId()), PlanDigest: hex.EncodeToString(first(order.GetPlanDigest(), 32)),
-		Target: targetWord(order.GetTarget()), Backup: shortened(order.GetBackupId()),
-	}
-	if record.Caller == "" {
-		record.Caller = unauthenticated
-	}
+	record := recordOf(ctx, "order", caller)
+	record.Node, record.Order, record.Backup = shortened(node), shortened(order.GetId()), shortened(order.GetBackupId())
+	record.PlanDigest, record.Target = hex.EncodeToString(first(order.GetPlanDigest(), 32)), targetWord(order.GetTarget())
 	return func(result *offrampv1.OrderResult, err error) {
 		record.Time = time.Now()
 		record.Seconds = time.Since(began).Seconds()
@@ -44,6 +39,14 @@ func (a *auditor) begin(
 			record.Outcome, record.Message = codeWord(told.Code()), told.Message()
 		}
 		a.log.Write(record)
+	}
+}
+
+// recordOf is the record of a call that was let through, as far as it is known when it begins.
+func recordOf(ctx context.Context, event string, caller auth.Caller) audit.Record {
+	method, _ := grpc.Method(ctx)
+	return audit.Record{
+		Event: event, Caller: cmp.Or(caller.Name, unauthenticated), Claimed: caller.Claimed, TokenID: caller.TokenID, Method: method,
 	}
 }
 
@@ -67,7 +70,9 @@ func (a *auditor) refused(caller auth.Caller, method, node string, err error) {
 func first(bytes []byte, most int) []byte { return bytes[:min(len(bytes), most)] }
 
 // shortened keeps what a caller wrote from filling the log.
-func shortened(text string) string { return text[:min(len(text), 256)] }
+func shortened(text string) string { return cut(text, 256) }
+
+func cut(text string, most int) string { return text[:min(len(text), most)] }
 
 func outcomeWord(result *offrampv1.OrderResult) string {
 	return strings.ToLower(strings.TrimPrefix(result.GetOutcome().String(), "ORDER_OUTCOME_"))

@@ -45,11 +45,14 @@ func (k *kube) names(context.Context, string, string) (map[string]string, error)
 }
 
 // inCluster is a lab whose aggregator asks a Kubernetes API.
-func inCluster(t *testing.T, k *kube) *lab {
+func inCluster(t *testing.T, k *kube, more ...func(*Config)) *lab {
 	t.Helper()
 	store := fleet.New(fleet.Config{Assess: (&lab{}).assess, HeartbeatInterval: time.Minute, Log: quiet(), Cluster: k})
 	l := startLab(t, short(), func(config *Config) {
 		config.Store, config.Cluster, config.Acceptances, config.EndpointNames = store, k, k, k.names
+		for _, change := range more {
+			change(config)
+		}
 	})
 	l.store = store
 	return l

@@ -21,6 +21,7 @@ type questions struct {
 	lists    *lists
 	streams  *streams
 	timeouts timeouts
+	audit    *auditor
 	// acceptances and endpoints are nil without the Kubernetes API.
 	acceptances Acceptances
 	endpoints   EndpointNames

@@ -96,7 +96,7 @@ func newServer(config Config, limits timeouts) *Server {
 	offrampv1.RegisterCleanupServiceServer(s.grpc, &cleanups{desk: s.desk, audit: written, streams: s.streams})
 	offrampv1.RegisterFleetServiceServer(s.grpc, &questions{
 		store: config.Store, around: config.Cluster, lists: s.lists, streams: s.streams, timeouts: limits,
-		acceptances: config.Acceptances, endpoints: config.EndpointNames,
+		acceptances: config.Acceptances, endpoints: config.EndpointNames, audit: written,
 	})
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
