@@ -57,6 +57,13 @@ func (f *fakeDesk) take(ctx context.Context, kind, id string) error {
 	return nil
 }
 
+// speak ends the silence, after the calls that it has hang.
+func (f *fakeDesk) speak() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.silent = false
+}
+
 func (f *fakeDesk) Plan(request *offrampv1.PlanRequest, stream grpc.ServerStreamingServer[offrampv1.PlanResponse]) error {
 	if err := f.take(stream.Context(), "plan "+request.GetNode()+" "+request.GetTarget().String(), request.GetOrderId()); err != nil {
 		return err
@@ -210,7 +217,7 @@ func TestInterruptedOrder(t *testing.T) {
 	if id == nil || orderform.CheckID(id[1]) != nil || !strings.HasSuffix(desk.calls[0], id[1]) {
 		t.Fatalf("it says %s, calls %q", got.stderr, desk.calls)
 	}
-	desk.silent = false
+	desk.speak()
 	desk.order(t.Context(), t, "cleanup", "apply", "worker-1", "--plan", digits(), "--order", id[1]).want(t, 0, "done: 1", "ipsets")
 	if desk.calls[0] != desk.calls[1] {
 		t.Errorf("calls: %q", desk.calls)
