@@ -24,6 +24,8 @@ type parts struct {
 	assess   func(*offrampv1.NodeFacts, offrampv1.Target) *offrampv1.Assessment
 	exitCode func(offrampv1.Verdict, *offrampv1.Leftovers) int
 	report   func(context.Context, reporting) error
+	// recall returns ipvs.excludeCIDRs as the agent that keeps its memory in a state folder last saw it.
+	recall   func(stateDir string) ([]string, error)
 	exact    func(context.Context, collect.Config) (*offrampv1.NodeFacts, *inventory.Node)
 	executor func(collect.Host, string) executor
 	hostname func() (string, error)

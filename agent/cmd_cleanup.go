@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -82,15 +81,7 @@ func (c *cleaning) planner() (*cleanup.Planner, error) {
 	case c.sysctls && c.target == offrampv1.Target_TARGET_IPVS:
 		return nil, program.UsageError{Err: cleanup.ErrSysctlsUnderIPVS}
 	}
-	read := func(ctx context.Context) (*cleanup.Reading, error) {
-		limited, cancel := context.WithTimeout(ctx, c.timeout)
-		defer cancel()
-		facts, inventory := c.exact(limited, config)
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("interrupted: %w", err)
-		}
-		return &cleanup.Reading{Facts: facts, Inventory: inventory}, nil
-	}
+	read := c.reading(config, c.stateDir, c.timeout)
 	options := cleanup.Options{Target: c.target, Overrides: overrides, ResetSysctls: c.sysctls, Draining: c.draining}
 	return &cleanup.Planner{Read: read, Options: options, Now: c.now}, nil
 }

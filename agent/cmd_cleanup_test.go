@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -118,6 +119,20 @@ func TestCleanupPlan(t *testing.T) {
 	}
 	if s.executor.request != nil {
 		t.Error("a plan was applied")
+	}
+}
+
+// What the agent that ran remembers of ipvs.excludeCIDRs counts; where that cannot be told, nothing is planned.
+func TestCleanupRecalls(t *testing.T) {
+	s := cleaningStage(true)
+	s.excluded = []string{"10.9.0.0/16"}
+	s.call(t.Context(), nil, "cleanup", "plan", "--state-dir", "/x").want(t, 3, "", "")
+	if !slices.Equal(s.config.ExcludeCIDRs, s.excluded) || s.recalled != "/x" {
+		t.Errorf("from %q recalled, the reading is told %q", s.recalled, s.config.ExcludeCIDRs)
+	}
+	s.recallErr = errors.New("history.json is garbled")
+	for _, action := range [][]string{{"plan"}, {"apply", "--yes"}} {
+		s.call(t.Context(), nil, append([]string{"cleanup"}, action...)...).want(t, 1, "", "history.json is garbled")
 	}
 }
 

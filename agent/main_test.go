@@ -38,6 +38,9 @@ type stage struct {
 	audit       fakeAudit
 
 	config    collect.Config
+	excluded  []string
+	recalled  string
+	recallErr error
 	target    offrampv1.Target
 	reporting *reporting
 }
@@ -60,6 +63,7 @@ func (s *stage) parts() parts {
 			return s.assessment
 		},
 		exitCode: readiness.ExitCode,
+		recall:   func(dir string) ([]string, error) { s.recalled = dir; return s.excluded, s.recallErr },
 		exact: func(_ context.Context, config collect.Config) (*offrampv1.NodeFacts, *inventory.Node) {
 			s.config = config
 			return s.facts, s.inventory

@@ -34,6 +34,7 @@ func realParts() parts {
 		executor: func(host collect.Host, stateDir string) executor {
 			return cleanup.NewExecutor(cleanup.ExecutorConfig{StateDir: stateDir, Proc: host.Proc, Now: host.Now})
 		},
+		recall:   memory.ExcludeCIDRs,
 		hostname: os.Hostname,
 		services: func(ctx context.Context, config collect.Config) ([]inventory.Service, error) {
 			return collect.New(config).Services(ctx, probe.Pick)

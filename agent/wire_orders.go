@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/hex"
-	"fmt"
 
 	"offramp.dev/offramp/agent/audit"
 	"offramp.dev/offramp/agent/cleanup"
@@ -16,19 +15,10 @@ import (
 func (p parts) orderBook(r reporting, m *metrics.Metrics) (*orders.Book, error) {
 	config := r.config
 	config.History = false // an order is judged by a reading of its own, as a clean-up on the node is
-	read := func(ctx context.Context) (*cleanup.Reading, error) {
-		limited, cancel := context.WithTimeout(ctx, defaultReading)
-		defer cancel()
-		facts, inventory := p.exact(limited, config)
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("interrupted: %w", err)
-		}
-		return &cleanup.Reading{Facts: facts, Inventory: inventory}, nil
-	}
 	noted := p.noted(p.executor(config.Host, r.stateDir), noting{
 		config: config, stateDir: r.stateDir, connect: r.connect, told: m.Finished, log: r.log,
 	})
-	hands := orders.Hands{Executor: noted, Read: read, Now: config.Host.Now}
+	hands := orders.Hands{Executor: noted, Read: p.reading(config, r.stateDir, defaultReading), Now: config.Host.Now}
 	return orders.Open(orders.Config{
 		Node: config.Node, Policy: r.cleanup, StateDir: r.stateDir, Storage: durable,
 		Record: ordersToAudit(r, p.audit(r.stateDir)),

@@ -153,6 +153,28 @@ func (h *history) seeProxy(seen bool, bootID string, at time.Time) time.Time {
 	return h.NoneSince
 }
 
+// seeExcluded notes ipvs.excludeCIDRs as last seen; nothing seen changes nothing.
+func (h *history) seeExcluded(cidrs []string) {
+	if h == nil || len(cidrs) == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !slices.Equal(h.ExcludeCIDRs, cidrs) {
+		h.ExcludeCIDRs, h.changed = slices.Clone(cidrs), true
+	}
+}
+
+// excluded is ipvs.excludeCIDRs as last seen, by an earlier agent if not by this one.
+func (h *history) excluded() []string {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.ExcludeCIDRs)
+}
+
 // save has the memory keep what is new. It may block for as long as a disk does, and holds nothing up.
 func (h *history) save() {
 	if h == nil || h.memory == nil {

@@ -23,6 +23,8 @@ type Kept struct {
 	// NoneSince is when the present stretch of readings without a kube-proxy began, NoneSeen its latest reading. NoneSince is
 	// zero while one is seen, or the processes are not in sight.
 	NoneSince, NoneSeen time.Time
+	// ExcludeCIDRs is ipvs.excludeCIDRs as last seen, masked; empty where none ever was.
+	ExcludeCIDRs []string
 	// Changes are the newest 20, Entries the newest 50, oldest first, without clean-ups and restores.
 	Changes []*offrampv1.ModeChange
 	Entries []*offrampv1.HistoryEntry
@@ -37,6 +39,9 @@ func (k *Kept) follow(earlier *Kept) {
 		k.Mode = earlier.Mode
 	}
 	k.ProxyVersion, k.BootID = cmp.Or(earlier.ProxyVersion, k.ProxyVersion), cmp.Or(earlier.BootID, k.BootID)
+	if len(k.ExcludeCIDRs) == 0 {
+		k.ExcludeCIDRs = earlier.ExcludeCIDRs
+	}
 	if k.NoneSeen.IsZero() {
 		k.NoneSince, k.NoneSeen = earlier.NoneSince, earlier.NoneSeen
 	}

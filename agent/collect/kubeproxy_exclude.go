@@ -28,7 +28,17 @@ func (e *exclusions) see(texts []string) {
 	}
 }
 
-// excludeCIDRs returns ipvs.excludeCIDRs as last seen by this Scanner: virtual servers in them are foreign. Not to be
+// recall takes over what was seen earlier, where nothing was seen since.
+func (e *exclusions) recall(texts []string) {
+	e.mu.Lock()
+	known := len(e.cidrs) > 0
+	e.mu.Unlock()
+	if !known {
+		e.see(texts)
+	}
+}
+
+// excludeCIDRs returns ipvs.excludeCIDRs as last seen by this Scanner or, before that, by another: virtual servers in them are foreign. Not to be
 // changed by the caller.
 func (s *Scanner) excludeCIDRs() []string {
 	s.exclude.mu.Lock()

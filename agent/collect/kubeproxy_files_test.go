@@ -218,6 +218,35 @@ func TestExcludedCIDRsAreRemembered(t *testing.T) {
 	}
 }
 
+// They outlive the agent that saw them, too; and a reading that is told what an earlier one saw believes what it sees itself.
+func TestExcludedCIDRsOverARestart(t *testing.T) {
+	memory := &shelf{}
+	answers := paths{"/proxyMode": "ipvs", "/configz": `{"kubeproxy.config.k8s.io":{"mode":"ipvs","ipvs":{"excludeCIDRs":["10.9.1.0/16"]}}}`}
+	config := Config{Host: DefaultHost(), KubeProxy: serve(t, answers), History: true, Memory: memory}
+	New(config).Scan(t.Context())
+	if diff := cmp.Diff([]string{"10.9.0.0/16"}, memory.kept.ExcludeCIDRs); diff != "" {
+		t.Fatalf("kept: %s", diff)
+	}
+	answers["/configz"] = `{"kubeproxy.config.k8s.io":{"mode":"nftables"}}`
+	oneShot := Config{Host: DefaultHost(), KubeProxy: config.KubeProxy, ExcludeCIDRs: memory.kept.ExcludeCIDRs}
+	for name, scanner := range map[string]*Scanner{"the next agent": New(config), "a one-shot reading": New(oneShot)} {
+		scanner.Scan(t.Context())
+		if diff := cmp.Diff([]string{"10.9.0.0/16"}, scanner.excludeCIDRs()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	answers["/configz"] = `{"kubeproxy.config.k8s.io":{"mode":"ipvs","ipvs":{"excludeCIDRs":["10.8.0.0/16"]}}}`
+	for name, scanner := range map[string]*Scanner{"the next agent": New(config), "a one-shot reading": New(oneShot)} {
+		scanner.Scan(t.Context())
+		if diff := cmp.Diff([]string{"10.8.0.0/16"}, scanner.excludeCIDRs()); diff != "" {
+			t.Errorf("%s, configured anew: %s", name, diff)
+		}
+	}
+	if diff := cmp.Diff([]string{"10.8.0.0/16"}, memory.kept.ExcludeCIDRs); diff != "" {
+		t.Errorf("kept: %s", diff)
+	}
+}
+
 func TestSplitWords(t *testing.T) {
 	for line, want := range map[string]string{
 		`a b  c`:           "a|b|c",

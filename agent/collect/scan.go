@@ -31,6 +31,8 @@ type Config struct {
 	SectionTimeout time.Duration
 	// History makes the Scanner remember changes of the running mode, and how long no kube-proxy was seen. A one-shot reading has none to remember.
 	History bool
+	// ExcludeCIDRs is ipvs.excludeCIDRs as an earlier Scanner saw it, for one without a Memory.
+	ExcludeCIDRs []string
 	// Memory keeps the history over restarts; nil for the life of the Scanner alone.
 	Memory Memory
 }
@@ -59,6 +61,7 @@ func New(config Config) *Scanner {
 		busy:    map[offrampv1.SectionKind]bool{},
 		seed:    maphash.MakeSeed(),
 	}
+	scanner.exclude.see(config.ExcludeCIDRs)
 	scanner.rules = newRuleReader(config.Host, scanner.modules)
 	scanner.ipsets = &ipsetReader{mods: scanner.modules}
 	if config.History {
@@ -80,6 +83,7 @@ func (s *Scanner) scan(ctx context.Context, kept func(duty) []*offrampv1.Section
 	scan := &scan{scanner: s}
 	s.perform(ctx, one(kindHistory, func(context.Context) *offrampv1.Section {
 		s.history.open(s.config.Host.Now())
+		s.exclude.recall(s.history.excluded())
 		return absent(kindHistory)
 	}))
 	for _, duty := range scan.duties() {
@@ -182,6 +186,7 @@ func (c *scan) readKubeProxy(ctx context.Context) *offrampv1.Section {
 	c.scanner.rules.setMasquerade(section.GetStable().GetKubeProxy().GetSettings())
 	if proxy != nil {
 		c.scanner.exclude.see(proxy.excludeCIDRs())
+		c.scanner.history.seeExcluded(c.scanner.excludeCIDRs())
 		c.mu.Lock()
 		c.listed = &proxy.processes
 		c.mu.Unlock()

@@ -25,7 +25,8 @@ func someKept() *collect.Kept {
 	at := timestamppb.New(aMoment())
 	return &collect.Kept{
 		Since: aMoment().Add(-time.Hour), Mode: offrampv1.ProxyMode_PROXY_MODE_NFTABLES, ProxyVersion: "v1.37.2", BootID: "b",
-		NoneSince: aMoment(), NoneSeen: aMoment().Add(time.Minute),
+		ExcludeCIDRs: []string{"10.9.0.0/16", "2001:db8::/32"},
+		NoneSince:    aMoment(), NoneSeen: aMoment().Add(time.Minute),
 		Changes: []*offrampv1.ModeChange{{At: at, From: offrampv1.ProxyMode_PROXY_MODE_IPVS, To: offrampv1.ProxyMode_PROXY_MODE_NFTABLES}},
 		Entries: []*offrampv1.HistoryEntry{{At: at, Kind: "mode", What: "ipvs to nftables"}},
 	}
@@ -81,6 +82,7 @@ func TestGarbledIsMovedAside(t *testing.T) {
 		"cut off":                 string(good[:len(good)/2]),
 		"of another node":         strings.Replace(string(good), `"node":"n"`, `"node":"m"`, 1),
 		"of a later form":         strings.Replace(string(good), `"form":1`, `"form":2`, 1),
+		"no CIDR":                 strings.Replace(string(good), `"10.9.0.0/16"`, `"10.9.0.0/99"`, 1),
 		"no since":                `{"form":1,"node":"n","history":{}}`,
 		"a change without a time": `{"form":1,"node":"n","history":{"since":"2026-11-30T17:00:00Z","modeChanges":[{}]}}`,
 		"huge":                    `{"form":1,"node":"n","history":{"since":"2026-11-30T17:00:00Z"}}` + strings.Repeat(" ", maxBytes),

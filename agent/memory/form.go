@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -27,6 +28,8 @@ type form struct {
 	ProxyVersion string    `json:"kube_proxy_version,omitempty"`
 	BootID       string    `json:"boot_id,omitempty"`
 	NoneSeen     time.Time `json:"none_seen,omitzero"`
+	// ExcludeCIDRs is ipvs.excludeCIDRs as last seen.
+	ExcludeCIDRs []string `json:"ipvs_exclude_cidrs,omitempty"`
 	// History is the rest, as JSON of offramp.v1.HistoryFacts.
 	History json.RawMessage `json:"history"`
 }
@@ -44,7 +47,7 @@ func encode(node string, kept *collect.Kept) ([]byte, error) {
 	}
 	text, err := json.Marshal(form{
 		Form: formVersion, Node: node, Mode: int32(kept.Mode), ProxyVersion: kept.ProxyVersion, BootID: kept.BootID,
-		NoneSeen: kept.NoneSeen, History: told,
+		NoneSeen: kept.NoneSeen, ExcludeCIDRs: kept.ExcludeCIDRs, History: told,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode the memory: %w", err)
@@ -54,12 +57,9 @@ func encode(node string, kept *collect.Kept) ([]byte, error) {
 
 // decode takes what encode made, now or in another version of that form. Anything else is errGarbled.
 func decode(node string, text []byte) (*collect.Kept, error) {
-	var told form
-	if err := json.Unmarshal(text, &told); err != nil {
-		return nil, fmt.Errorf("%w: %w", errGarbled, err)
-	}
-	if told.Form != formVersion {
-		return nil, fmt.Errorf("%w: its form is %d, not %d", errGarbled, told.Form, formVersion)
+	told, err := parse(text)
+	if err != nil {
+		return nil, err
 	}
 	if told.Node != node {
 		return nil, fmt.Errorf("%w: it is of node %.100q, not %q", errGarbled, told.Node, node)
@@ -73,7 +73,7 @@ func decode(node string, text []byte) (*collect.Kept, error) {
 	}
 	kept := &collect.Kept{
 		Since: history.GetSince().AsTime(), ProxyVersion: told.ProxyVersion, BootID: told.BootID, NoneSeen: told.NoneSeen,
-		Changes: history.GetModeChanges(), Entries: history.GetEntries(),
+		Changes: history.GetModeChanges(), Entries: history.GetEntries(), ExcludeCIDRs: told.ExcludeCIDRs,
 	}
 	if _, known := offrampv1.ProxyMode_name[told.Mode]; known {
 		kept.Mode = offrampv1.ProxyMode(told.Mode)
@@ -85,6 +85,23 @@ func decode(node string, text []byte) (*collect.Kept, error) {
 		return nil, err
 	}
 	return kept, nil
+}
+
+// parse takes the file apart as far as it is not HistoryFacts.
+func parse(text []byte) (*form, error) {
+	told := &form{}
+	if err := json.Unmarshal(text, told); err != nil {
+		return nil, fmt.Errorf("%w: %w", errGarbled, err)
+	}
+	if told.Form != formVersion {
+		return nil, fmt.Errorf("%w: its form is %d, not %d", errGarbled, told.Form, formVersion)
+	}
+	for _, cidr := range told.ExcludeCIDRs {
+		if _, err := netip.ParsePrefix(cidr); err != nil {
+			return nil, fmt.Errorf("%w: an excluded CIDR: %w", errGarbled, err)
+		}
+	}
+	return told, nil
 }
 
 func checkTimes(kept *collect.Kept) error {
