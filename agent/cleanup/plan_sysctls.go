@@ -43,24 +43,36 @@ func (s *scope) planSysctls(list *operationList) {
 	}
 }
 
-// sysctlWanted reports whether somebody else may want a value. Where the host could not be looked at, somebody may.
+// sysctlWanted reports whether somebody else may want a value. Where it could not be looked for them, somebody may: files
+// decide about every value, processes about those of ARP.
 func (s *scope) sysctlWanted(path string) bool {
 	section := facts.Find(s.facts, offrampv1.SectionKind_SECTION_KIND_HOST)
 	host := section.GetStable().GetHost()
-	dotted := strings.ReplaceAll(path, "/", ".")
-	if host == nil || sectionProblem(section) != "" {
-		return true
-	}
-	named := slices.ContainsFunc(host.GetFiles(), func(file *offrampv1.HostFile) bool {
-		return file.GetKind() == "sysctl" && (slices.Contains(file.GetNames(), dotted) || slices.Contains(file.GetNames(), path))
-	})
-	if named {
+	if host == nil || sectionProblem(section) != "" || fileWantsSysctl(host, path) {
 		return true
 	}
 	if strings.HasPrefix(path, "net/ipv4/vs/") {
 		return s.anyServerStays()
 	}
-	return slices.ContainsFunc(host.GetProgramsSeen(), wantsARP)
+	return !s.processesVisible() || slices.ContainsFunc(host.GetProgramsSeen(), wantsARP)
+}
+
+// fileWantsSysctl reports whether a file that is applied at boot names a parameter, or such files could not all be read.
+func fileWantsSysctl(host *offrampv1.HostFacts, path string) bool {
+	dotted := strings.ReplaceAll(path, "/", ".")
+	return len(placesOfNames(host.GetUnreadable())) > 0 ||
+		slices.ContainsFunc(host.GetFiles(), func(file *offrampv1.HostFile) bool {
+			return file.GetKind() == "sysctl" &&
+				(file.GetError() != "" || slices.Contains(file.GetNames(), dotted) || slices.Contains(file.GetNames(), path))
+		})
+}
+
+// processesVisible reports whether the host's processes were in sight, so that a program that was not seen does not run.
+func (s *scope) processesVisible() bool {
+	proxy := facts.Find(s.facts, offrampv1.SectionKind_SECTION_KIND_KUBE_PROXY).GetStable().GetKubeProxy()
+	host := facts.Find(s.facts, offrampv1.SectionKind_SECTION_KIND_HOST).GetStable().GetHost()
+	unseen := slices.ContainsFunc(host.GetUnreadable(), func(place string) bool { return strings.HasPrefix(place, "processes:") })
+	return proxy.GetHostProcessesVisible() && !unseen
 }
 
 // anyServerStays reports whether a virtual server is left after the plan, whoever made it.

@@ -303,6 +303,14 @@ func TestResetSysctls(t *testing.T) {
 		{"the host is out of sight", nil, nil, nil},
 		{"a sysctl.d file", &offrampv1.HostFacts{Files: []*offrampv1.HostFile{{Kind: "sysctl", Names: []string{"net.ipv4.conf.all.arp_ignore"}}}}, nil, []string{announce, vs}},
 		{"keepalived runs", &offrampv1.HostFacts{ProgramsSeen: []string{"keepalived"}}, nil, []string{vs}},
+		{"kube-vip runs", &offrampv1.HostFacts{ProgramsSeen: []string{"docker", "kube-vip"}}, nil, []string{vs}},
+		{"kube-router runs", &offrampv1.HostFacts{ProgramsSeen: []string{"kube-router"}}, nil, []string{vs}},
+		{"MetalLB runs", &offrampv1.HostFacts{ProgramsSeen: []string{"metallb"}}, nil, []string{vs}},
+		{"Docker and ufw run", &offrampv1.HostFacts{ProgramsSeen: []string{"docker", "ufw"}}, nil, []string{announce, ignore, vs}},
+		{"processes are out of sight", &offrampv1.HostFacts{Unreadable: []string{"processes: not in sight"}}, nil, []string{vs}},
+		{"sysctl.d is out of sight", &offrampv1.HostFacts{Unreadable: []string{"/etc/sysctl.d: not in sight"}}, nil, nil},
+		{"a sysctl.d file cannot be read", &offrampv1.HostFacts{Files: []*offrampv1.HostFile{{Path: "/etc/sysctl.d/9.conf", Kind: "sysctl", Error: "input/output error"}}}, nil, nil},
+		{"modules are out of sight", &offrampv1.HostFacts{Unreadable: []string{"/lib/modules: not in sight"}}, nil, []string{announce, ignore, vs}},
 		{"a virtual server stays", &offrampv1.HostFacts{}, &inventory.VirtualServer{Protocol: "FWM", Owner: "foreign:fwmark"}, []string{announce, ignore}},
 	}
 	for _, c := range cases {
