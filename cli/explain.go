@@ -108,7 +108,7 @@ func nearFindings(id string) []string {
 func sharesWord(id, known string) bool {
 	words := strings.Split(known, "-")
 	return slices.ContainsFunc(strings.Split(id, "-"), func(word string) bool {
-		return len(word) > maxSlips && slices.Contains(words, word)
+		return len(word) > maxSlips && slices.ContainsFunc(words, func(other string) bool { return slips(word, other) <= 1 })
 	})
 }
 

@@ -220,15 +220,20 @@ func TestThroughTheAPIServerFails(t *testing.T) {
 		want  string
 	}{
 		"nobody is ready": {func(f *forwarding) { f.pods = f.pods[:1] }, nil, "none of the 1 behind the Service offramp/offramp-aggregator is ready"},
-		"no pod":          {func(f *forwarding) { f.pods = nil }, nil, "none of the 0 behind"},
-		"no selector":     {func(f *forwarding) { f.service.Spec.Selector = nil }, nil, "selects none"},
-		"no port":         {func(f *forwarding) { f.service.Spec.Ports = nil }, nil, "has 0 ports and none of them is named grpc"},
-		"no such port":    {func(f *forwarding) { f.service.Spec.Ports[1].TargetPort = intstr.FromString("x") }, nil, `no port "x"`},
-		"refused":         {func(f *forwarding) { f.broken = "connection refused in the pod" }, nil, "connection refused"},
-		"no right":        {func(f *forwarding) { f.pods, f.dead = f.pods[2:], "a-1" }, nil, "forwarding to the aggregator: the pod a-1: "},
-		"another CA":      {func(f *forwarding) { _, f.ca = certificateFor(f.t, "offramp-aggregator.offramp.svc") }, nil, "signed by nobody we trust"},
-		"another name":    {func(*forwarding) {}, []string{"--server-name", "elsewhere"}, "certificate is for another name"},
-		"another space":   {func(*forwarding) {}, []string{"-n", "elsewhere"}, "the Kubernetes API server: "},
+		"the last one ends": {func(f *forwarding) {
+			now := metav1.Now()
+			f.pods = f.pods[1:2]
+			f.pods[0].DeletionTimestamp = &now
+		}, nil, "none of the 1 behind"},
+		"no pod":        {func(f *forwarding) { f.pods = nil }, nil, "none of the 0 behind"},
+		"no selector":   {func(f *forwarding) { f.service.Spec.Selector = nil }, nil, "selects none"},
+		"no port":       {func(f *forwarding) { f.service.Spec.Ports = nil }, nil, "has 0 ports and none of them is named grpc"},
+		"no such port":  {func(f *forwarding) { f.service.Spec.Ports[1].TargetPort = intstr.FromString("x") }, nil, `no port "x"`},
+		"refused":       {func(f *forwarding) { f.broken = "connection refused in the pod" }, nil, "connection refused"},
+		"no right":      {func(f *forwarding) { f.pods, f.dead = f.pods[2:], "a-1" }, nil, "forwarding to the aggregator: the pod a-1: "},
+		"another CA":    {func(f *forwarding) { _, f.ca = certificateFor(f.t, "offramp-aggregator.offramp.svc") }, nil, "signed by nobody we trust"},
+		"another name":  {func(*forwarding) {}, []string{"--server-name", "elsewhere"}, "certificate is for another name"},
+		"another space": {func(*forwarding) {}, []string{"-n", "elsewhere"}, "the Kubernetes API server: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := startForwarding(t, &fakeFleet{readiness: fleetOf(1, 1, 0, 0)})

@@ -36,7 +36,7 @@ func TestExplain(t *testing.T) {
 func TestExplainSuggests(t *testing.T) {
 	for typed, want := range map[string]string{
 		"kernel-to-old": "did you mean kernel-too-old", "Kernel-Too-Old": "did you mean kernel-too-old",
-		"ipvs": "did you mean", "foreign": "foreign-virtual-servers", "kernel-missing": "kernel-feature-missing",
+		"ipvs": "did you mean", "foreign": "foreign-virtual-servers", "kernel-missing": "kernel-feature-missing", "kernl": "kernel-too-old",
 		"zzzzzzzz": `"explain" without an id lists them`, "": `"explain" without an id`,
 	} {
 		call(t.Context(), nil, "explain", typed).want(t, 1, "", want)

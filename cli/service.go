@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,9 +17,13 @@ import (
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
+// serviceTimeout is a little longer than the aggregator waits for the nodes, so that its summary still arrives.
+const serviceTimeout = 45 * time.Second
+
 func serviceCommand(conn *connection) *cobra.Command {
 	request := &offrampv1.GetServiceRequest{}
 	var namespace, output string
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "service NAMESPACE/NAME",
 		Short: "Show one Service as every node sees it",
@@ -40,11 +45,15 @@ Exit codes: 0 every node answered; 4 some did not, and are named; 1 error.`,
 			if request.Namespace, request.Name, err = serviceName(args[0], namespace); err != nil {
 				return err
 			}
-			return conn.service(cmd.Context(), request, newServiceShow(cmd, output))
+			patient := *conn
+			patient.timeout = timeout
+			return patient.service(cmd.Context(), request, newServiceShow(cmd, output))
 		},
 	}
 	selectorFlag(cmd, &request.Selector)
 	settings.OutputFlag(cmd, &output, "text", "wide", "json", "yaml")
+	// It hides the --timeout of other questions: every node is asked, and one that is slow has its time.
+	cmd.Flags().DurationVar(&timeout, "timeout", serviceTimeout, "how long the nodes may take altogether")
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", `namespace of the Service (default "default")`)
 	// It can only fail for a flag that does not exist.
 	_ = settings.OnlyFlag(cmd.Flags(), "namespace")
