@@ -60,7 +60,7 @@ func (r *run) tell(part span) {
 		return
 	}
 	operations := r.plan.GetOperations()
-	r.request.Progress(Progress{stageWords(operations[part.first].GetStage()), uint64(part.first), uint64(len(operations))})
+	r.request.Progress(Progress{stageWords(operations[part.first].GetStage()), uint64(part.first), uint64(len(operations))}) //nolint:gosec // an index
 }
 
 func stageWords(stage offrampv1.Stage) string {

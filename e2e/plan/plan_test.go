@@ -195,9 +195,9 @@ func leavesNothingLoaded(t *testing.T, g *lab.Guest) {
 	}
 }
 
-func planOn(t *testing.T, g *lab.Guest, target string) (*offrampv1.Plan, int) {
+func planOn(t *testing.T, g *lab.Guest, target string, flags ...string) (*offrampv1.Plan, int) {
 	t.Helper()
-	result, err := g.Run(t.Context(), agent, "cleanup", "plan", "--target", target, "-o", "json")
+	result, err := g.Run(t.Context(), append([]string{agent, "cleanup", "plan", "--target", target, "-o", "json"}, flags...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
