@@ -50,7 +50,14 @@ func startWatching(t *testing.T) *watching {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	t.Cleanup(func() { cancel(); _ = conn.Close(); server.Stop(); <-served })
+	t.Cleanup(func() {
+		cancel()
+		_ = conn.Close()
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+w.cluster.mint(token{account: "offramp-viewer"}))
 	if w.stream, err = healthv1.NewHealthClient(conn).Watch(ctx, &healthv1.HealthCheckRequest{}); err != nil {
 		t.Fatal(err)

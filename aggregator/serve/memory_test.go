@@ -48,6 +48,7 @@ func bothEnds(b *testing.B, agents int, secure bool) (bytes, goroutines float64)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
+	//nolint:contextcheck // each call brings its own context
 	go func() { ended <- New(config).Serve(ctx, listener) }()
 	before := measure()
 	for _, name := range nodeNames(agents) {
