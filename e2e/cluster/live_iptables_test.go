@@ -12,7 +12,7 @@ import (
 // A node that moved from ipvs to iptables mode, which leaves everything, is cleaned under traffic: of what iptables mode uses
 // nothing goes, and of what it does not nothing is left.
 func TestLiveIPTables(t *testing.T) {
-	notYetGreen(t)
+	inItsOwnTime(t)
 	t.Parallel()
 	liveIPTables(t, cluster.NodeSpec{Kernel: "6.1"})
 }

@@ -13,7 +13,7 @@ import (
 // A node that moved from ipvs to nftables mode with a kube-proxy whose modprobe fails: all of ipvs mode is left beside live
 // nftables. It is cleaned under traffic; then it is rolled back to ipvs mode, and last kube-proxy leaves it for good.
 func TestLiveNFTables(t *testing.T) {
-	notYetGreen(t)
+	inItsOwnTime(t)
 	t.Parallel()
 	liveNFTables(t, cluster.NodeSpec{Kernel: "6.12"})
 }

@@ -31,6 +31,7 @@ type plane struct {
 	etcd, apiserver *hostProcess
 	api             *API
 	ca              string // PEM
+	accountsKey     string // PEM, signs service account tokens
 	proxyToken      string
 }
 
@@ -43,7 +44,7 @@ func startPlane(ctx context.Context, l *lab.Lab, p programs) (*plane, error) {
 	adminToken, proxyToken := newToken(), newToken()
 	files["tokens.csv"] = adminToken + ",offramp-admin,admin,system:masters\n" +
 		proxyToken + ",system:kube-proxy,kube-proxy,system:node-proxier\n"
-	pl := &plane{ca: files["ca.pem"], proxyToken: proxyToken}
+	pl := &plane{ca: files["ca.pem"], accountsKey: files["accounts-key.pem"], proxyToken: proxyToken}
 	if pl.etcd, err = startPrivate(ctx, l, nil, etcdCommand(p.etcd)...); err != nil {
 		return nil, err
 	}

@@ -35,6 +35,16 @@ exec "$@"`
 	return append([]string{"sh", "-c", script, strings.Join(names, " ")}, argv...)
 }
 
+// emptied makes a command for which folders are empty. It is for inPrivate, too.
+func emptied(folders, argv []string) []string {
+	if len(folders) == 0 {
+		return argv
+	}
+	const script = `for dir in $0; do mount -t tmpfs tmpfs $dir || exit; done
+exec "$@"`
+	return append([]string{"sh", "-c", script, strings.Join(folders, " ")}, argv...)
+}
+
 func tarOf(files map[string]string) ([]byte, error) {
 	var packed bytes.Buffer
 	w := tar.NewWriter(&packed)

@@ -38,6 +38,8 @@ type ProxyConfig struct {
 	// Without names programs that this kube-proxy finds broken, as in an image that lacks them or what they need: modprobe,
 	// nft, iptables.
 	Without []string
+	// Emptied names folders that it finds empty, as a container into which they are not mounted: /lib/modules.
+	Emptied []string
 }
 
 // Proxy is a running kube-proxy.
@@ -58,7 +60,7 @@ func (n *Node) StartProxy(ctx context.Context, config ProxyConfig) (*Proxy, erro
 		return nil, err
 	}
 	argv := append([]string{n.proxy, "--config", privateDir + "/config.yaml", "--v", "2"}, config.Args...)
-	command, stdin, err := inPrivate(files, without(config.Without, argv)...)
+	command, stdin, err := inPrivate(files, emptied(config.Emptied, without(config.Without, argv))...)
 	if err != nil {
 		return nil, err
 	}
