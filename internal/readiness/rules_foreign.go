@@ -15,9 +15,13 @@ func foreignRules() []Rule {
 			Title:    "Somebody else uses IPVS on this node",
 			Severity: "blocker for nftables and ipvs; warning once that mode runs; info for iptables and none",
 			Meaning:  "keepalived, LVS set-ups, kube-vip and others keep virtual servers in the same table. Every start of kube-proxy in nftables mode empties it; ipvs mode deletes what it did not make.",
-			Remedy:   "Move them off the node, or choose iptables mode, whose start leaves them, or have their owner put them back after each start of kube-proxy.",
-			Source: "kubernetes pkg/proxy/ipvs/cleanup.go: every start in nftables mode flushes the whole IPVS table; " +
-				"proxier.go: ipvs mode deletes what it does not want outside ipvs.excludeCIDRs",
+			Remedy: "Move them off the node, or choose iptables mode, whose start leaves them. Where they must stay: take the volume /lib/modules out of " +
+				"kube-proxy's pods before the switch. The cleaner gives up where modprobe fails, so that kube-proxy empties nothing, and cleans none of ipvs " +
+				"mode's leftovers either: offramp-agent cleanup does, and leaves what is foreign. A line in /etc/modprobe.d (install, blacklist) does not help, " +
+				"since ip_vs is loaded already. Or save them with `ipvsadm -Sn >FILE` and put them back with `ipvsadm -R <FILE` once kube-proxy runs: " +
+				"they stay until its next start, which takes them away again.",
+			Source: "kubernetes pkg/proxy/ipvs/cleanup.go (1.34 to 1.37): every start in nftables mode flushes the whole IPVS table, unless modprobe ip_vs fails; " +
+				"proxier.go: ipvs mode deletes what it does not want outside ipvs.excludeCIDRs; each remedy was tried with kube-proxy 1.37.2 on kernel 6.1 (e2e/readiness)",
 			ReadyOnly: true,
 			check:     checkForeignServers,
 		},
@@ -59,10 +63,14 @@ func foreignServersFor(target offrampv1.Target, running offrampv1.ProxyMode, evi
 	case !destroys:
 		return inform("", evidence...)
 	case running == targetMode(target):
-		return warn("Expect them to be gone after the next restart of kube-proxy, and have their owner put them back.", evidence...)
-	default:
+		return warn("Expect them to be gone after the next restart of kube-proxy, and have their owner put them back; in nftables mode they stay "+
+			"where its pods have no /lib/modules.", evidence...)
+	case target == offrampv1.Target_TARGET_IPVS:
 		return block("Move them off this node, or have their owner put them back after each start of kube-proxy, or choose iptables "+
 			"mode, whose start leaves them.", evidence...)
+	default:
+		return block("Move them off this node, or choose iptables mode, whose start leaves them, or take /lib/modules out of kube-proxy's pods "+
+			"before the switch, so that it leaves them (kubectl offramp explain foreign-virtual-servers).", evidence...)
 	}
 }
 
