@@ -44,7 +44,12 @@ func (o *output) String() string {
 // start starts a program that ends with the test.
 func start(t *testing.T, l *lab.Lab, name string, argv ...string) *process {
 	t.Helper()
-	p := &process{name: name, cmd: l.Command(t.Context(), argv...), out: &output{}, ended: make(chan struct{})}
+	return startCommand(t, name, l.Command(t.Context(), argv...))
+}
+
+func startCommand(t *testing.T, name string, cmd *lab.HostCommand) *process {
+	t.Helper()
+	p := &process{name: name, cmd: cmd, out: &output{}, ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	p.cmd.Env = append(os.Environ(), "HOME=/nonexistent", "KUBECONFIG=")
 	if err := p.cmd.Start(); err != nil {
@@ -64,18 +69,18 @@ func start(t *testing.T, l *lab.Lab, name string, argv ...string) *process {
 	return p
 }
 
-// stop ends the program and waits until it is gone.
+// stop ends the program, with what it started, and waits until it is gone.
 func (p *process) stop() {
 	select {
 	case <-p.ended:
 		return
 	default:
 	}
-	_ = syscall.Kill(p.cmd.Process.Pid, syscall.SIGTERM)
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM)
 	select {
 	case <-p.ended:
 	case <-time.After(10 * time.Second):
-		_ = syscall.Kill(p.cmd.Process.Pid, syscall.SIGKILL)
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 		<-p.ended
 	}
 }

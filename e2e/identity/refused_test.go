@@ -67,6 +67,8 @@ func (s *stage) attempts() []attempt {
 		{"a signature that is none", agent(tampered, "node-a"), codes.Unauthenticated, "signature", nil},
 		{"node a reports for node b", agent(good, "node-b"), codes.PermissionDenied, "node-b", []string{`"agent_of":"node-a"`, `"node":"node-b"`, `"token_id":"`}},
 		{"node a reports for a node that is not", agent(good, "node-z"), codes.PermissionDenied, "node-z", nil},
+		{"expired, of an agent", agent(s.expired(good), "node-a"), codes.Unauthenticated, "expired", nil},
+		{"expired, of an operator", func() error { return s.plans(s.expired(s.person("offramp-operator")), "node-a") }, codes.Unauthenticated, "expired", nil},
 		{"wrong audience", agent(request(s.T, api, offramp, "offramp-agent", "somebody-else", "another-agent", ours), "node-a"), codes.Unauthenticated, "audience", nil},
 		{"the API server's audience", agent(request(s.T, api, offramp, "offramp-agent", "", "another-agent", ours), "node-a"), codes.Unauthenticated, "audience", nil},
 		{"wrong namespace", agent(foreign, "node-a"), codes.PermissionDenied, "namespace", []string{"system:serviceaccount:elsewhere:offramp-agent"}},

@@ -47,7 +47,18 @@ type stage struct {
 	viewerToken string
 }
 
-func setUp(t *testing.T, more ...string) *stage {
+func setUp(t *testing.T) *stage {
+	t.Helper()
+	s := withAggregator(t)
+	for _, node := range []string{"node-a", "node-b"} {
+		s.startAgent(node)
+	}
+	eventually(t, 60*time.Second, "both nodes are in view", func() bool { return s.connected("node-a") && s.connected("node-b") })
+	return s
+}
+
+// withAggregator is the cluster and the aggregator, no agent yet.
+func withAggregator(t *testing.T, more ...string) *stage {
 	t.Helper()
 	s := &stage{T: t, dir: t.TempDir(), agents: map[string]*process{}}
 	s.cluster, s.lab = clustertest.Start(t)
@@ -56,10 +67,6 @@ func setUp(t *testing.T, more ...string) *stage {
 	s.startAggregator(more...)
 	s.readAuthority()
 	s.viewer, s.viewerToken = offrampv1.NewFleetServiceClient(s.dial()), s.person("offramp-viewer")
-	for _, node := range []string{"node-a", "node-b"} {
-		s.startAgent(node)
-	}
-	eventually(t, 60*time.Second, "both nodes are in view", func() bool { return s.connected("node-a") && s.connected("node-b") })
 	return s
 }
 
@@ -72,16 +79,25 @@ func (s *stage) file(name, content string) string {
 	return path
 }
 
-func (s *stage) address() string { return net.JoinHostPort(s.lab.HostAddr(), port) }
+func (s *stage) address() string { return s.addressOf(port) }
+
+func (s *stage) addressOf(port string) string { return net.JoinHostPort(s.lab.HostAddr(), port) }
 
 // startAggregator starts it with the rights of its own account and nobody else's.
 func (s *stage) startAggregator(more ...string) {
 	s.Helper()
+	s.aggregator = s.newAggregator(port, more...)
+}
+
+// newAggregator is one more, of the same account.
+func (s *stage) newAggregator(port string, more ...string) *process {
+	s.Helper()
 	token := request(s.T, s.cluster.API, offramp, "offramp-aggregator", "", "", "")
 	kubeconfig := s.file("aggregator.conf", s.cluster.Kubeconfig(token))
-	s.aggregator = start(s.T, s.lab, "the aggregator", append([]string{programs.Aggregator(), "run", "--listen", s.address(),
+	started := start(s.T, s.lab, "the aggregator at "+port, append([]string{programs.Aggregator(), "run", "--listen", s.addressOf(port),
 		"--kubeconfig", kubeconfig, "--heartbeat-interval", "1s", "--token-review-interval", reviewEvery.String(), "--log-format", "json"}, more...)...)
-	s.aggregator.says(s.T, 0, `"msg":"listening"`)
+	started.says(s.T, 0, `"msg":"listening"`)
+	return started
 }
 
 // readAuthority takes the CA from where the aggregator publishes it.
