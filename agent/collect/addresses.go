@@ -24,9 +24,14 @@ func (l linkHeader) isIPVSLink() bool { return l.name == kubeproxy.IPVSLink }
 func addressesSection(n *network) *offrampv1.Section {
 	var own []*offrampv1.NodeAddress
 	primary := []netip.Addr{n.primary(unix.AF_INET), n.primary(unix.AF_INET6)}
+	var link linkHeader
+	last, others := 0, false // addresses come link by link, and no link is 0
 	for _, address := range n.addresses {
-		link := n.links[address.link]
-		if link.loopback || link.isIPVSLink() {
+		if address.link() != last {
+			last, link = address.link(), n.links[address.link()]
+			others = link.loopback || link.isIPVSLink()
+		}
+		if others {
 			continue
 		}
 		own = append(own, &offrampv1.NodeAddress{
@@ -70,7 +75,7 @@ func (n *network) local() *localAddresses {
 	local := &localAddresses{ipvs: map[netip.Addr]struct{}{}, node: map[netip.Addr]struct{}{}}
 	for _, address := range n.addresses {
 		on := local.node
-		if n.links[address.link].isIPVSLink() {
+		if n.links[address.link()].isIPVSLink() {
 			on = local.ipvs
 		}
 		on[address.ip()] = struct{}{}

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linkAddress is one address of one link. It holds no pointer, as a netip.Prefix would: ten thousand of those are work for
-// the garbage collector.
+// linkAddress is one address of one link. It holds no pointer, as a netip.Prefix would, and is small: ten thousand of those
+// are work for the garbage collector.
 type linkAddress struct {
-	link int // index
+	index int32 // of the link
 	// lasting: of more than link scope, and neither secondary (in IPv6: temporary) nor deprecated.
 	lasting bool
 	// size is 4 or 16, how much of address counts; bits is the prefix length.
@@ -29,10 +29,13 @@ func on(link int, address []byte, bits uint8) (linkAddress, bool) {
 	if len(address) != net.IPv4len && len(address) != net.IPv6len || int(bits) > 8*len(address) {
 		return linkAddress{}, false
 	}
-	one := linkAddress{link: link, size: uint8(len(address)), bits: bits} //nolint:gosec // 4 or 16
+	one := linkAddress{index: int32(link), size: uint8(len(address)), bits: bits} //nolint:gosec // the kernel's own type; 4 or 16
 	copy(one.address[:], address)
 	return one, true
 }
+
+// link is the index of its link.
+func (a linkAddress) link() int { return int(a.index) }
 
 // ip is the address alone.
 func (a linkAddress) ip() netip.Addr {
@@ -83,7 +86,7 @@ func dumpNetwork(ctx context.Context, s *socket) (*network, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the links: %w", err)
 	}
-	defaults, err := dumpDefaultRoutes(ctx, s)
+	defaults, err := readDefaultRoutes(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("look for default routes: %w", err)
 	}
@@ -97,13 +100,13 @@ func dumpNetwork(ctx context.Context, s *socket) (*network, error) {
 func joinNetwork(links map[int]linkHeader, addresses []linkAddress) (*network, error) {
 	checked := 0 // they come link by link, and no link is 0
 	for _, address := range addresses {
-		if address.link == checked {
+		if address.link() == checked {
 			continue
 		}
-		if _, known := links[address.link]; !known {
+		if _, known := links[address.link()]; !known {
 			return nil, errTorn
 		}
-		checked = address.link
+		checked = address.link()
 	}
 	return &network{links: links, addresses: addresses}, nil
 }

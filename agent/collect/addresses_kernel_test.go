@@ -220,7 +220,11 @@ func enterWithAddresses(b *testing.B) {
 	b.Helper()
 	enterNamespace(b)
 	command := exec.CommandContext(b.Context(), "ip", "-batch", "-")
-	command.Stdin = strings.NewReader("link add kube-ipvs0 type bridge\n" + manyAddresses("kube-ipvs0", 10_000))
+	command.Stdin = strings.NewReader("link add kube-ipvs0 type bridge\n" + manyAddresses("kube-ipvs0", 10_000) + `link add eth0 type bridge
+link set eth0 up
+addr add 198.51.100.7/24 dev eth0
+route add default via 198.51.100.1
+`)
 	if out, err := command.CombinedOutput(); err != nil {
 		b.Skipf("%v: %s", err, out)
 	}

@@ -45,7 +45,7 @@ func (e *exact) addAddresses(n *network) {
 	}
 	primary := []netip.Addr{n.primary(unix.AF_INET), n.primary(unix.AF_INET6)}
 	for _, address := range n.addresses {
-		link := n.links[address.link]
+		link := n.links[address.link()]
 		if link.isIPVSLink() {
 			e.node.Link.Addresses = append(e.node.Link.Addresses, address.prefix())
 			continue

@@ -217,8 +217,8 @@ func TestParseAddress(t *testing.T) {
 		if (err != nil) != test.fails || ok != (test.want != "") {
 			t.Errorf("%s: %v, %v", name, ok, err)
 		}
-		if ok && (address.prefix().String() != test.want || address.link != 7) {
-			t.Errorf("%s: %v on %d", name, address.prefix(), address.link)
+		if ok && (address.prefix().String() != test.want || address.link() != 7) {
+			t.Errorf("%s: %v on %d", name, address.prefix(), address.link())
 		}
 	}
 }

@@ -56,8 +56,8 @@ func (n *network) onIPVSLink() iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		last, isOn := 0, false // addresses come link by link, and no link is 0
 		for _, address := range n.addresses {
-			if address.link != last {
-				last, isOn = address.link, n.links[address.link].isIPVSLink()
+			if address.link() != last {
+				last, isOn = address.link(), n.links[address.link()].isIPVSLink()
 			}
 			if isOn && !yield(address.ip()) {
 				return
@@ -121,13 +121,16 @@ func addressTexts(addresses []uint64) []string {
 	if len(addresses) == 0 {
 		return nil
 	}
-	text := make([]byte, 0, len("255.255.255.255\n")*len(addresses))
+	const longest = len("255.255.255.255\n")
+	var text strings.Builder
+	text.Grow(longest * len(addresses))
 	var raw [8]byte
 	for _, address := range addresses {
 		binary.BigEndian.PutUint64(raw[:], address)
-		text = append(netip.AddrFrom4([4]byte(raw[4:])).AppendTo(text), '\n')
+		var line [longest]byte
+		_, _ = text.Write(append(netip.AddrFrom4([4]byte(raw[4:])).AppendTo(line[:0]), '\n')) // never fails
 	}
-	return strings.Split(string(text[:len(text)-1]), "\n")
+	return strings.Split(text.String()[:text.Len()-1], "\n")
 }
 
 func cloned(items []string) []string {

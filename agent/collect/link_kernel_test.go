@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"offramp.dev/offramp/internal/facts"
@@ -231,6 +232,33 @@ addr add 2001:db8:1::7/64 dev eth1 nodad
 	}
 	run(t, "", "ip", "route", "add", "default", "via", "192.0.2.1", "metric", "50", "src", "192.0.2.8")
 	wantPrimary(t, "a better one with a preferred source", "192.0.2.8", "2001:db8:1::7")
+	wantLookUp(t, true)
+	for _, astray := range [][]string{
+		{"route", "add", "192.0.0.0/24", "via", "198.51.100.1"},
+		{"route", "add", "default", "via", "198.51.100.1", "table", "100"},
+		{"rule", "add", "to", "192.0.0.8", "table", "100", "priority", "20"},
+		{"rule", "add", "to", "192.0.0.8", "unreachable", "priority", "10"},
+	} {
+		run(t, "", "ip", astray...)
+		wantPrimary(t, strings.Join(astray, " "), "192.0.2.8", "2001:db8:1::7")
+		wantLookUp(t, false)
+	}
+}
+
+// wantLookUp checks whether the default route is found without a dump.
+func wantLookUp(t *testing.T, want bool) {
+	t.Helper()
+	s, err := openSocket(unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if err := s.askStrictly(); err != nil {
+		t.Fatal(err)
+	}
+	if best, found, err := lookUpDefaultRoute(t.Context(), s); err != nil || found != want {
+		t.Errorf("the default route is %+v, found %v, error %v; want %v", best, found, err, want)
+	}
 }
 
 func wantPrimary(t *testing.T, when string, want ...string) {

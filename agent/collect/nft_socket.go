@@ -13,7 +13,7 @@ import (
 
 const (
 	// nftBuffer holds any datagram of a dump: the kernel fills at most 32 KiB (netlink_dump in net/netlink/af_netlink.c).
-	nftBuffer = 64 << 10
+	nftBuffer = 32 << 10
 	// nftWait is how long the kernel may be silent before the context is looked at again.
 	nftWait = 100 * time.Millisecond
 )
