@@ -80,7 +80,7 @@ IN_VMS  := ./e2e/lab/... ./e2e/plan/... ./e2e/trace/...
 
 test-e2e: deps build ## run the whole programs: lab, fleet under fire, no trace left, plans
 	$(GO) test -count=1 -p 2 -timeout 30m $(IN_VMS)
-	$(GO) test -count=1 -p 1 -timeout 30m $$($(GO) list ./e2e/... | grep -vE '/e2e/(cluster|identity|lab|plan|trace)')
+	$(GO) test -count=1 -p 1 -timeout 30m $$($(GO) list ./e2e/... | grep -vE '/e2e/(cluster|identity|lab|plan|readiness|trace)')
 
 # What a run sees of kube-proxy goes through this folder into docs/kube-proxy-facts.md.
 FACTS   := $(BIN)/facts
@@ -88,13 +88,13 @@ FACTS   := $(BIN)/facts
 e2e: deps ## a real cluster: every way that nodes leave ipvs mode, with a table of what stays (the first time builds Kubernetes, 10 minutes more)
 	$(GO) run ./e2e/cluster/build
 	rm -rf $(FACTS) && mkdir -p $(FACTS) docs
-	OFFRAMP_FACTS_DIR=$(CURDIR)/$(FACTS) $(GO) test -count=1 -timeout 45m -p 1 -parallel 2 -v ./e2e/cluster/... ./e2e/identity
+	OFFRAMP_FACTS_DIR=$(CURDIR)/$(FACTS) $(GO) test -count=1 -timeout 45m -p 1 -parallel 2 -v ./e2e/cluster/... ./e2e/identity ./e2e/readiness
 	$(GO) run ./e2e/cluster/facts/render -rows $(FACTS) -o docs/kube-proxy-facts.md -what 'make e2e'
 
 e2e-all: deps ## the same with both versions of kube-proxy, both backends of iptables and all kernels: about two hours
 	$(GO) run ./e2e/cluster/build -all
 	rm -rf $(FACTS) && mkdir -p $(FACTS) docs
-	OFFRAMP_E2E_ALL=1 OFFRAMP_FACTS_DIR=$(CURDIR)/$(FACTS) $(GO) test -count=1 -timeout 5h -p 1 -parallel 2 -v ./e2e/cluster/...
+	OFFRAMP_E2E_ALL=1 OFFRAMP_FACTS_DIR=$(CURDIR)/$(FACTS) $(GO) test -count=1 -timeout 5h -p 1 -parallel 2 -v ./e2e/cluster/... ./e2e/readiness
 	$(GO) run ./e2e/cluster/facts/render -rows $(FACTS) -o docs/kube-proxy-facts.md -what 'make e2e-all'
 
 record: deps ## take the captures of e2e/captures/recorded anew: both versions of kube-proxy, both backends, every state (about 20 minutes)
