@@ -55,12 +55,14 @@ func addZoo(t *testing.T, reading *cleanup.Reading) {
 	reading.Inventory.Accounting = append(reading.Inventory.Accounting, "my_counter")
 }
 
-// Other people's things change no plan: not an operation, and not its digest.
+// Other people's things change no plan: not an operation, and not its digest. Calico alone has a plan say one thing more, of
+// the link; it has that word with both here, and TestFelixIsToldOfAlone holds that it is no more.
 func TestPlansDoNotSeeOthers(t *testing.T) {
 	for _, capture := range captures.Names() {
 		for _, target := range targets() {
 			alone, among := captured(t, capture, 0), captured(t, capture, 0)
 			addZoo(t, among)
+			addCalico(t, alone)
 			want, got := planOf(t, alone, target), planOf(t, among, target)
 			ignore := protocmp.IgnoreFields(&offrampv1.DeleteRule{}, "position")
 			if diff := cmp.Diff(want.GetOperations(), got.GetOperations(), protocmp.Transform(), ignore); diff != "" {
@@ -73,6 +75,28 @@ func TestPlansDoNotSeeOthers(t *testing.T) {
 				t.Errorf("%s, %v: guards differ (-alone +among others):\n%s", capture, target, diff)
 			}
 		}
+	}
+}
+
+// addCalico adds the one chain that tells of Calico.
+func addCalico(t *testing.T, reading *cleanup.Reading) {
+	t.Helper()
+	addChain(reading, "filter", inventory.Chain{Name: "cali-INPUT"})
+}
+
+func TestFelixIsToldOfAlone(t *testing.T) {
+	alone, beside := captured(t, "ipvs-then-iptables", 0), captured(t, "ipvs-then-iptables", 0)
+	addCalico(t, beside)
+	want, got := planOf(t, alone, iptables).GetOperations(), planOf(t, beside, iptables).GetOperations()
+	told := 0
+	for _, operation := range got {
+		if operation.GetDeleteLink() != nil && strings.Contains(operation.GetReleases(), "Felix") {
+			told++
+			operation.Releases, _, _ = strings.Cut(operation.GetReleases(), "; ")
+		}
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" || told != 1 {
+		t.Errorf("told %d times, else (-alone +beside Calico):\n%s", told, diff)
 	}
 }
 
