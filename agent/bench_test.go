@@ -178,7 +178,7 @@ func watchNothing(b *testing.B, agent string) (time.Duration, float64) {
 	b.Helper()
 	const interval, cycles = 500 * time.Millisecond, 40
 	command := exec.CommandContext(b.Context(), agent, "run", "--aggregator", "127.0.0.1:1", "--insecure-plaintext",
-		"--node", "bench", "--scan-interval", interval.String())
+		"--node", "bench", "--scan-interval", interval.String(), "--state-dir", b.TempDir())
 	if err := command.Start(); err != nil {
 		b.Fatal(err)
 	}
