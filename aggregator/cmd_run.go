@@ -128,6 +128,7 @@ func (s *runSettings) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if s.perAddress > 0 {
 		listener = serve.LimitPerAddress(listener, s.perAddress, log)
 	}
+	//nolint:contextcheck // what it is asked to fetch later brings its own context
 	around, err := s.newAround(identified.client, log)
 	if err != nil {
 		return err

@@ -145,7 +145,7 @@ func (c *fakeCluster) token(account, node string) string {
 }
 
 // serve runs an aggregator that has nothing but a kubeconfig, and returns its address and its log.
-func (c *fakeCluster) serve(more ...string) (string, *output) {
+func (c *fakeCluster) serve() (string, *output) {
 	c.t.Helper()
 	kubeconfig := filepath.Join(c.t.TempDir(), "config")
 	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: it, contexts: [{name: it, context: {cluster: it}}], clusters: [{name: it, cluster: {server: %q}}]}`, c.URL)
@@ -155,7 +155,7 @@ func (c *fakeCluster) serve(more ...string) (string, *output) {
 	stdout, stderr := &output{}, &output{}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
-	args := append([]string{"run", "--listen", "127.0.0.1:0", "--log-format", "json", "--kubeconfig", kubeconfig, "--token-review-interval", "200ms"}, more...)
+	args := []string{"run", "--listen", "127.0.0.1:0", "--log-format", "json", "--kubeconfig", kubeconfig, "--token-review-interval", "200ms"}
 	go func() { ended <- run(ctx, args, noVariables, stdout, stderr) }()
 	c.t.Cleanup(func() {
 		cancel()

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"google.golang.org/protobuf/encoding/protojson"
+
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 

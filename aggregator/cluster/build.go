@@ -47,7 +47,7 @@ func (w *Watcher) sources() []*offrampv1.ClusterSource {
 			byKind[feed.kind] = state
 		}
 	}
-	var all []*offrampv1.ClusterSource
+	all := make([]*offrampv1.ClusterSource, 0, len(byKind))
 	for _, source := range byKind {
 		all = append(all, source)
 	}

@@ -64,9 +64,9 @@ shceduler: typo
 	written := metav1.NewTime(began.Add(2 * time.Hour))
 	labelled := metav1.NewTime(began.Add(3 * time.Hour))
 	config.ManagedFields = []metav1.ManagedFieldsEntry{
-		{Time: &written, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{"f:config":{}}}`)}},
+		{Time: &written, FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:config":{}}}`)},
 		// A label that was put on later did not change the configuration.
-		{Time: &labelled, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{}}}`)}},
+		{Time: &labelled, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{}}}`)},
 	}
 	secretive := configMap("app", map[string]string{"password": "x"})
 	kubeconfig := configMap("kube-proxy", map[string]string{"kubeconfig": "kind: Config"})

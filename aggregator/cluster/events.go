@@ -30,7 +30,7 @@ func events(objects []metav1.Object) []*offrampv1.KubeProxyEvent {
 			newest[key{facts.GetNode(), facts.GetReason()}] = facts
 		}
 	}
-	var all []*offrampv1.KubeProxyEvent
+	all := make([]*offrampv1.KubeProxyEvent, 0, len(newest))
 	for _, event := range newest {
 		all = append(all, event)
 	}

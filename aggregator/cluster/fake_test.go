@@ -56,12 +56,12 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case code != 0:
 		answer(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: int32(code), Message: "not today", Reason: reason(code)})
 	case r.URL.Query().Get("sendInitialEvents") != "":
-		answer(w, 422, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 422, Reason: metav1.StatusReasonInvalid, Message: "sendInitialEvents: Forbidden"})
+		answer(w, http.StatusUnprocessableEntity, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 422, Reason: metav1.StatusReasonInvalid, Message: "sendInitialEvents: Forbidden"})
 	case r.URL.Query().Get("watch") != "":
 		a.watch(w, r, path)
 	default:
 		kind := listKind(r.URL.Path)
-		answer(w, 200, map[string]any{"kind": kind[0], "apiVersion": kind[1], "metadata": map[string]string{"resourceVersion": "1"}, "items": append([]any{}, items...)})
+		answer(w, http.StatusOK, map[string]any{"kind": kind[0], "apiVersion": kind[1], "metadata": map[string]string{"resourceVersion": "1"}, "items": append([]any{}, items...)})
 	}
 }
 
@@ -90,7 +90,7 @@ func (a *api) watch(w http.ResponseWriter, r *http.Request, path string) {
 	a.mu.Lock()
 	a.watches[path] = append(a.watches[path], events)
 	a.mu.Unlock()
-	w.WriteHeader(200)
+	w.WriteHeader(http.StatusOK)
 	flusher, _ := w.(http.Flusher)
 	flusher.Flush()
 	for {

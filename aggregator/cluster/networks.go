@@ -39,7 +39,7 @@ func networks(sets, configs []metav1.Object) []*offrampv1.ClusterNetwork {
 		}
 	}
 	addConfigured(found, configs)
-	var all []*offrampv1.ClusterNetwork
+	all := make([]*offrampv1.ClusterNetwork, 0, len(found))
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		all = append(all, found[name])
 	}

@@ -270,7 +270,7 @@ func unread(facts *offrampv1.ClusterFacts) []*offrampv1.ClusterSource {
 }
 
 func phaseCounts(phases map[offrampv1.Phase]uint64) []*offrampv1.PhaseCount {
-	var counts []*offrampv1.PhaseCount
+	counts := make([]*offrampv1.PhaseCount, 0, len(phases))
 	for _, phase := range slices.Sorted(maps.Keys(phases)) {
 		counts = append(counts, &offrampv1.PhaseCount{Phase: phase, Nodes: phases[phase]})
 	}

@@ -156,5 +156,9 @@ func (p *problem) String() string {
 	if p.count > 3 {
 		names += " …"
 	}
-	return fmt.Sprintf("%d nodes: %s (%s)", p.count, p.text, names)
+	nodes := "nodes"
+	if p.count == 1 {
+		nodes = "node"
+	}
+	return fmt.Sprintf("%d %s: %s (%s)", p.count, nodes, p.text, names)
 }

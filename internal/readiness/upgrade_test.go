@@ -76,7 +76,7 @@ func TestUpgradeOfAFleet(t *testing.T) {
 	want := []string{
 		"the cluster's configuration asks for ipvs mode, with which kube-proxy 1.40 does not start: ConfigMap kube-system/kube-proxy asks for ipvs mode",
 		"5 nodes: on ipvs, with which kube-proxy 1.40 does not start (x x x …)",
-		"1 nodes: not heard of in time (b)",
+		"1 node: not heard of in time (b)",
 	}
 	if strings.Join(got.GetReasons(), "\n") != strings.Join(want, "\n") || got.GetVerdict() != blocked {
 		t.Errorf("%v %q", got.GetVerdict(), got.GetReasons())
