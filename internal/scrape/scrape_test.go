@@ -38,7 +38,8 @@ func TestServesMetricsAndNothingElse(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if _, err := client.Get("http://" + listener.Addr().String() + "/metrics"); err == nil {
+	if answer, err := client.Get("http://" + listener.Addr().String() + "/metrics"); err == nil {
+		_ = answer.Body.Close()
 		t.Error("it answers after its end")
 	}
 }
