@@ -47,7 +47,7 @@ func (e *LocalExecutor) applyLocked(ctx context.Context, request Request, began 
 	result.RefusedBy = e.refusal(ctx, request, plan, reading)
 	if len(result.GetRefusedBy()) > 0 || len(plan.GetOperations()) == 0 {
 		result.EndedAt = timestamppb.New(e.config.Now())
-		return result, nil
+		return result, e.settle(result)
 	}
 	r := &run{
 		config: e.config, tools: e.tools(), request: request, plan: plan, node: reading.Inventory, result: result,
@@ -58,6 +58,15 @@ func (e *LocalExecutor) applyLocked(ctx context.Context, request Request, began 
 	r.perform(ctx)
 	r.finish(ctx)
 	return result, r.close()
+}
+
+// settle closes runs that were killed when nothing is left of what they had to do: killed between its last operation and the word
+// that it ended, a run would be open for ever.
+func (e *LocalExecutor) settle(result *offrampv1.CleanupResult) error {
+	if len(result.GetRefusedBy()) > 0 {
+		return nil
+	}
+	return closeInterrupted(e.config.StateDir, e.config.Now())
 }
 
 // newResult has no operation tried yet.

@@ -55,9 +55,9 @@ func TestKilledAnywhereTheRestIsFinished(t *testing.T) {
 	}
 }
 
-// wholeRun is how many lines the journal of the clean-up has that is killed: begin, backup, an intent and an outcome for
-// each part, the end.
-const wholeRun = 14
+// wholeRun is how many lines the journal of the clean-up that is killed has at most: begin, backup, an intent and an outcome for
+// each part, the end. Where a table of the legacy backend is not there, its part is not either.
+const wholeRun = 16
 
 // killedAfter kills a clean-up after so many lines and lets another one finish.
 func killedAfter(t *testing.T, lines int) {
@@ -68,8 +68,8 @@ func killedAfter(t *testing.T, lines int) {
 	}
 	n := newNode(t)
 	killed := n.killAfter(lines)
-	if got := journalLines(n.config.StateDir); lines == wholeRun && got != wholeRun {
-		t.Errorf("a whole run has %d lines, so that it is not killed after each", got)
+	if got := journalLines(n.config.StateDir); got > wholeRun {
+		t.Errorf("a run has %d lines, so that it is not killed after each", got)
 	}
 	runs, err := cleanup.ReadJournal(n.config.StateDir)
 	if err != nil {
