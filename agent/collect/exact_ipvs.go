@@ -1,15 +1,11 @@
 package collect
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
-	"io"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -21,12 +17,12 @@ import (
 // attributed by.
 func (e *exact) readServers(ctx context.Context) error {
 	host := e.scan.scanner.config.Host
-	skew, halfPage := 0, os.Getpagesize()/2
+	reader := newIPVSReader(host)
 	var by claims
 	servers, _, err := agreed(ctx, func(ctx context.Context) ([]inventory.VirtualServer, error) {
 		by = e.scan.claims(ctx)
-		servers, err := readExactIPVS(host, skew)
-		skew = halfPage - skew
+		servers, err := readExactIPVS(ctx, reader)
+		reader.alternate()
 		return servers, err
 	}, func(a, b []inventory.VirtualServer) bool { return reflect.DeepEqual(a, b) })
 	if errors.Is(err, errNoIPVS) {
@@ -59,36 +55,25 @@ func countedServer(server *inventory.VirtualServer) virtualServer {
 	return counted
 }
 
-// readExactIPVS reads the table once, in the kernel's order. skew is as for readIPVSTable.
-func readExactIPVS(host Host, skew int) ([]inventory.VirtualServer, error) {
-	file, err := openIPVS(host)
-	if err != nil {
-		return nil, err
-	}
-	content, err := io.ReadAll(&shortFirstRead{reader: file, limit: skew})
-	if err := errors.Join(err, file.Close()); err != nil {
-		return nil, fmt.Errorf("read the IPVS table: %w", err)
-	}
-	// The counting reader refuses what is not a whole table.
-	counted, err := parseIPVS(bytes.NewReader(content), maphash.MakeSeed())
-	if err != nil {
-		return nil, err
-	}
-	if counted.repeats() {
-		return nil, errTorn
-	}
+// readExactIPVS reads the table once, in the kernel's order.
+func readExactIPVS(ctx context.Context, reader *ipvsReader) ([]inventory.VirtualServer, error) {
 	var servers []inventory.VirtualServer
-	lines := bufio.NewScanner(bytes.NewReader(content))
-	for number := 1; lines.Scan(); number++ {
-		line := lines.Bytes()
-		if number <= ipvsHeaderLines {
-			continue
+	var refused error
+	_, err := reader.read(ctx, func() ipvsVisitor {
+		servers, refused = nil, nil
+		return func(_ *virtualServer, line []byte) {
+			if refused == nil {
+				servers, refused = addIPVSLine(servers, line)
+			}
 		}
-		if servers, err = addIPVSLine(servers, line); err != nil {
-			return nil, fmt.Errorf("line %d of the IPVS table: %w", number, err)
-		}
+	})
+	if err == nil && refused != nil {
+		err = fmt.Errorf("the IPVS table: %w", refused)
 	}
-	return servers, lines.Err()
+	if err != nil {
+		return nil, err
+	}
+	return servers, nil
 }
 
 var errIPVSLine = errors.New("it is not understood")

@@ -36,7 +36,9 @@ func TestExactVirtualServersOfCaptures(t *testing.T) {
 			continue
 		}
 		for _, skew := range []int{0, 100, 2048} {
-			servers, err := readExactIPVS(procWith(t, string(table)), skew)
+			reader := newIPVSReader(procWith(t, string(table)))
+			reader.skew = skew
+			servers, err := readExactIPVS(t.Context(), reader)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,9 +86,9 @@ func savedServers(t *testing.T, saved string) []string {
 
 func TestExactVirtualServersOfOtherKinds(t *testing.T) {
 	const header = "IP Virtual Server version 1.2.1 (size=4096)\nProt LocalAddress:Port Scheduler Flags\n  -> RemoteAddress:Port Forward Weight ActiveConn InActConn\n"
-	got, err := readExactIPVS(procWith(t, header+
+	got, err := readExactIPVS(t.Context(), newIPVSReader(procWith(t, header+
 		"FWM  00000007 rr persistent 30000 FFFFFFFF\n  -> 0A000001:0050      Route   0      2          1         \n"+
-		"UDP  0A600001:0035 mh (flag-1,flag-2) ops\n"), 0)
+		"UDP  0A600001:0035 mh (flag-1,flag-2) ops\n")))
 	want := []inventory.VirtualServer{
 		{Protocol: "FWM", FWMark: 7, Scheduler: "rr", Flags: "persistent 30000 FFFFFFFF", RealServers: []inventory.RealServer{
 			{Address: netip.MustParseAddrPort("10.0.0.1:80"), Forward: "Route"}}},
@@ -97,7 +99,7 @@ func TestExactVirtualServersOfOtherKinds(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	for _, broken := range []string{"TCP\n", "TCP 0A60 rr\n", "  -> 0A000001:0050 Masq 1 0 0\n", "TCP 0A600001:0050 rr\n  -> x Masq 1 0 0\n", "TCP 0A600001:0050 rr"} {
-		if _, err := readExactIPVS(procWith(t, header+broken), 0); err == nil {
+		if _, err := readExactIPVS(t.Context(), newIPVSReader(procWith(t, header+broken))); err == nil {
 			t.Errorf("%q is understood", broken)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"net/netip"
 	"slices"
 
@@ -48,19 +47,26 @@ func (s *Scanner) serversOf(ctx context.Context, query *offrampv1.ServiceQuery, 
 
 // readServers reads the table until two readings agree, and keeps what the query names.
 func (s *Scanner) readServers(ctx context.Context, query *serviceQuery) ([]*serviceServer, error) {
-	seed := maphash.MakeSeed()
+	reader := newIPVSReader(s.config.Host)
 	type reading struct {
 		servers []*serviceServer
 		content uint64
 	}
-	table, _, err := agreed(ctx, func(context.Context) (reading, error) {
+	table, _, err := agreed(ctx, func(ctx context.Context) (reading, error) {
 		var found []*serviceServer
-		content, err := visitIPVS(s.config.Host, seed, func(server *virtualServer, line []byte) {
-			if query.names(server) {
-				found = note(found, server, line)
+		table, err := reader.read(ctx, func() ipvsVisitor {
+			found = nil
+			return func(server *virtualServer, line []byte) {
+				if query.names(server) {
+					found = note(found, server, line)
+				}
 			}
 		})
-		return reading{found, content}, err
+		if err != nil {
+			return reading{}, err
+		}
+		reader.alternate()
+		return reading{found, table.content}, nil
 	}, func(a, b reading) bool { return a.content == b.content })
 	if err != nil || len(table.servers) == 0 {
 		return nil, err
@@ -71,18 +77,6 @@ func (s *Scanner) readServers(ctx context.Context, query *serviceQuery) ([]*serv
 	}
 	slices.SortFunc(table.servers, func(a, b *serviceServer) int { return compareServers(a.virtualServer, b.virtualServer) })
 	return table.servers, nil
-}
-
-// visitIPVS hands each line of the IPVS table to visit, and returns its digest without counters.
-func visitIPVS(host Host, seed maphash.Seed, visit func(*virtualServer, []byte)) (uint64, error) {
-	file, err := openIPVS(host)
-	if err != nil {
-		return 0, err
-	}
-	p := &ipvsParser{names: map[string]string{}, visit: visit}
-	p.hash.SetSeed(seed)
-	err = errors.Join(p.read(file), file.Close())
-	return p.hash.Sum64(), err
 }
 
 // names tells whether a virtual server is the Service's: one of its addresses with its port, or any address with its node

@@ -42,13 +42,18 @@ type ipvsParser struct {
 	hash  maphash.Hash
 	names map[string]string
 	// visit, where it is set, is told of each line, with the virtual server that it is or belongs to.
-	visit func(server *virtualServer, line []byte)
+	visit ipvsVisitor
 }
 
 // parseIPVS reads a whole IPVS table. A line that is cut short or not understood is an error: a table that was read by
 // half must not pass for a small one. seed makes the content digests of two readings comparable.
 func parseIPVS(r io.Reader, seed maphash.Seed) (*ipvsTable, error) {
-	p := &ipvsParser{names: map[string]string{}}
+	return parseIPVSLines(r, seed, nil)
+}
+
+// parseIPVSLines is parseIPVS that hands each line to visit too, unless that is nil.
+func parseIPVSLines(r io.Reader, seed maphash.Seed, visit ipvsVisitor) (*ipvsTable, error) {
+	p := &ipvsParser{names: map[string]string{}, visit: visit}
 	p.hash.SetSeed(seed)
 	if err := p.read(r); err != nil {
 		return nil, err
@@ -76,16 +81,20 @@ func (p *ipvsParser) read(r io.Reader) error {
 	}
 }
 
-const ipvsHeaderLines = 3
+const (
+	ipvsHeaderLines  = 3
+	ipvsHeaderServer = "Prot LocalAddress:Port Scheduler Flags"
+	ipvsHeaderReal   = "  -> RemoteAddress:Port Forward Weight ActiveConn InActConn"
+)
 
 func (p *ipvsParser) line(number int, line []byte) error {
 	switch {
 	case number == 1:
 		return expectPrefix(line, "IP Virtual Server version ")
 	case number == 2:
-		return expectPrefix(line, "Prot LocalAddress:Port Scheduler Flags")
+		return expectPrefix(line, ipvsHeaderServer)
 	case number == ipvsHeaderLines:
-		return expectPrefix(line, "  -> RemoteAddress:Port Forward Weight ActiveConn InActConn")
+		return expectPrefix(line, ipvsHeaderReal)
 	case bytes.HasPrefix(line, []byte("  -> ")):
 		return p.realServer(line)
 	default:

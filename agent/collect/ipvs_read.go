@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"io/fs"
 	"net/netip"
@@ -27,24 +26,9 @@ func openIPVS(host Host) (*os.File, error) {
 	return nil, errNoIPVS
 }
 
-// readIPVSTable reads the table once. The kernel hands it out in pieces and finds its place by counting: an entry that is
-// removed meanwhile makes it skip the one at the seam. skew moves the seams, so that two readings do not skip the same.
-func readIPVSTable(host Host, seed maphash.Seed, skew int) (*ipvsTable, error) {
-	file, err := openIPVS(host)
-	if err != nil {
-		return nil, err
-	}
-	table, err := parseIPVS(&shortFirstRead{reader: file, limit: skew}, seed)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return nil, fmt.Errorf("read the IPVS table: %w", err)
-	}
-	if table.repeats() {
-		return nil, errTorn
-	}
-	return table, nil
-}
-
-// shortFirstRead limits the first read, when limit is not 0.
+// shortFirstRead limits the first read, when limit is not 0. The kernel hands the table out in pieces and finds its place by
+// counting: an entry that is removed meanwhile makes it skip the one at the seam. Other seams keep two readings from skipping
+// the same.
 type shortFirstRead struct {
 	reader io.Reader
 	limit  int
@@ -80,17 +64,19 @@ func (t *ipvsTable) repeats() bool {
 
 // readAgreedIPVS reads the table until two readings agree, and between those two what its entries are attributed by.
 func readAgreedIPVS(ctx context.Context, host Host, attribute func(context.Context) claims) (*ipvsTable, claims, uint32, error) {
-	seed := maphash.MakeSeed()
-	// The kernel fills one page at a time: half a page puts the seams of every other reading in between.
-	skew, halfPage := 0, os.Getpagesize()/2
+	reader := newIPVSReader(host)
 	var between claims
 	var previous *ipvsTable
 	table, attempts, err := agreed(ctx, func(ctx context.Context) (*ipvsTable, error) {
 		if previous != nil && len(previous.servers) > 0 {
 			between = attribute(ctx)
 		}
-		table, err := readIPVSTable(host, seed, skew)
-		previous, skew = table, halfPage-skew
+		table, err := reader.read(ctx, nil)
+		if err != nil {
+			table = nil
+		}
+		previous = table
+		reader.alternate()
 		return table, err
 	}, func(a, b *ipvsTable) bool { return a.content == b.content })
 	return table, between, attempts, err

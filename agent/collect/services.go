@@ -98,8 +98,9 @@ func mergeServices(all []inventory.Service) []inventory.Service {
 // ipvsServices are those of ipvs mode. The table names none.
 type ipvsServices struct{ host Host }
 
-func (i *ipvsServices) services(context.Context) ([]inventory.Service, error) {
-	servers, err := readExactIPVS(i.host, 0)
+func (i *ipvsServices) services(ctx context.Context) ([]inventory.Service, error) {
+	reader := newIPVSReader(i.host)
+	servers, _, err := repeat(ctx, func(ctx context.Context) ([]inventory.VirtualServer, error) { return readExactIPVS(ctx, reader) })
 	if errors.Is(err, errNoIPVS) {
 		return nil, nil
 	}
