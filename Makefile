@@ -67,7 +67,7 @@ test-unit: ## run what needs no VM: units, and kernel tests in network namespace
 
 VMEXEC  := $(GO) run $(CURDIR)/e2e/lab/vmexec -kernel $(KERNELS)
 # The tests of a clean-up that need IPVS and kube-ipvs0; the others run in namespaces of the host.
-NEED_VM := TestConnections|TestSource|TestTheOrder|TestApplyAndRestore|TestState(02|10|11|12|15|19|21|22|33|49|50)
+NEED_VM := TestConnections|TestSource|TestTheOrder|TestTheTable|TestApplyAndRestore|TestState(02|10|11|12|15|19|21|22|33|49|50)
 
 STATES  := $(GO) run $(CURDIR)/e2e/states
 

@@ -20,6 +20,7 @@ const (
 	ipvsDelService = 3
 	ipvsGetService = 4
 	ipvsNewDest    = 5
+	ipvsGetDest    = 8
 
 	ipvsCmdService = 1
 	ipvsCmdDest    = 2

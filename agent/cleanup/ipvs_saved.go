@@ -37,17 +37,9 @@ var errService = errors.New("a virtual server is not understood")
 
 func parseService(answer []byte) (savedServer, error) {
 	var server savedServer
-	outer, err := nl.ParseRouteAttr(answer[min(nl.SizeofGenlmsg, len(answer)):])
-	if err != nil || len(outer) == 0 || outer[0].Attr.Type&nl.NLA_TYPE_MASK != ipvsCmdService {
-		return server, errors.Join(errService, err)
-	}
-	inner, err := nl.ParseRouteAttr(outer[0].Value)
+	values, err := ipvsAttributes(answer, ipvsCmdService)
 	if err != nil {
-		return server, errors.Join(errService, err)
-	}
-	values := map[uint16][]byte{}
-	for _, attribute := range inner {
-		values[attribute.Attr.Type&nl.NLA_TYPE_MASK] = attribute.Value
+		return server, fmt.Errorf("%w: %w", errService, err)
 	}
 	if len(values[ipvsServiceMark]) > 0 {
 		return server, nil // a firewall mark

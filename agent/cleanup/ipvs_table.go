@@ -22,7 +22,8 @@ import (
 type ipvsTable map[ipvsKey][]string
 
 // readIPVSTable reads the table twice and puts both together: a reading is not of one moment, and skips an entry where one
-// before it is removed meanwhile. What is in neither is gone.
+// before it is removed meanwhile. What the file lacks because another network namespace has virtual servers is asked for over
+// generic netlink: see ipvsReader in agent/collect. What is in none of them is gone.
 func readIPVSTable(proc string) (ipvsTable, error) {
 	table := ipvsTable{}
 	for range 2 {
@@ -32,7 +33,29 @@ func readIPVSTable(proc string) (ipvsTable, error) {
 		}
 		maps.Copy(table, reading)
 	}
-	return table, nil
+	handle, err := openIPVS(proc)
+	if err != nil {
+		return nil, err
+	}
+	defer handle.close()
+	return table, table.addLost(handle)
+}
+
+// addLost adds the virtual servers of the kernel's own list that are not in the table.
+func (t ipvsTable) addLost(handle *ipvsHandle) error {
+	list, err := handle.services()
+	if err != nil {
+		return err
+	}
+	for key := range list {
+		if _, found := t[key]; found {
+			continue
+		}
+		if t[key], err = handle.reals(key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func readIPVSTableOnce(proc string) (ipvsTable, error) {
