@@ -197,6 +197,19 @@ func TestIPVSTextIsThatOfTheKernel(t *testing.T) {
 	}
 }
 
+// Without the right to ask for the kernel's list the file is all there is.
+func TestIPVSWithoutTheRightToAsk(t *testing.T) {
+	if !enterForIPVS(t) {
+		return
+	}
+	run(t, ownServers(), "ipvsadm", "-R")
+	section := facts.Find(scanWith(t), kindIPVS)
+	wantState(t, section, sectionPresent)
+	if got := section.GetStable().GetIpvs().GetVirtualServers(); got != 300 {
+		t.Errorf("%d virtual servers, want 300", got)
+	}
+}
+
 func TestCompareWithTheKernelsList(t *testing.T) {
 	a := ipvsService{family: 2, protocol: 6, rawAddress: [16]byte{10, 96, 0, 1}, port: 443}
 	b := ipvsService{family: 2, protocol: 17, rawAddress: [16]byte{10, 96, 0, 1}, port: 443}
@@ -223,4 +236,29 @@ func TestCompareWithTheKernelsList(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
+}
+
+// Whatever the kernel's answers are made of, they are read or refused, and a line that was put together is understood.
+func FuzzIPVSMessages(f *testing.F) {
+	server := ipvsService{family: 2, protocol: 6, rawAddress: [16]byte{10, 96, 0, 1}, port: 443, scheduler: "rr"}
+	f.Add(server.attribute().Serialize()[4:])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		service, err := parseIPVSService(data)
+		if err == nil && service.scheduler != "" && !strings.ContainsAny(service.scheduler, " \n") {
+			text := bytes.NewBufferString(ipvsHeader)
+			service.appendLine(text)
+			table, err := parseIPVS(text, testSeed())
+			if err != nil || len(table.servers) != 1 || table.compare([]ipvsService{service}) != nil {
+				t.Errorf("%+v: %v", service, err)
+			}
+		}
+		dest := ipvsDest{ipvsService: service}
+		if dest.parse(data) == nil {
+			text := bytes.NewBufferString(ipvsHeader + "TCP  0A600001:0050 rr  \n")
+			dest.appendLine(text)
+			if _, err := parseIPVS(text, testSeed()); err != nil {
+				t.Errorf("%+v: %v", dest, err)
+			}
+		}
+	})
 }

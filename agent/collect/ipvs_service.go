@@ -123,6 +123,8 @@ type tableKey struct {
 	fwmark uint32
 }
 
+func (s virtualServer) tableKey() tableKey { return tableKey{s.key(), s.fwmark} }
+
 func (s *ipvsService) key() tableKey {
 	if s.fwmark != 0 {
 		return tableKey{serverKey{protocol: fwmProtocol}, s.fwmark}

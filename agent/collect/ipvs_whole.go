@@ -104,12 +104,19 @@ func (r *ipvsReader) prove(ctx context.Context, table *ipvsTable) error {
 
 // compare returns nil for the same virtual servers, errLost where the table lacks some, errTorn where it has others.
 func (t *ipvsTable) compare(list []ipvsService) error {
+	// The usual case without a map: both are in the kernel's order.
+	sameOrder := slices.EqualFunc(t.servers, list, func(server virtualServer, service ipvsService) bool {
+		return server.tableKey() == service.key()
+	})
+	if sameOrder {
+		return nil
+	}
 	count := make(map[tableKey]int, len(list))
 	for i := range list {
 		count[list[i].key()]++
 	}
 	for i := range t.servers {
-		key := tableKey{t.servers[i].key(), t.servers[i].fwmark}
+		key := t.servers[i].tableKey()
 		if count[key] == 0 {
 			return errTorn
 		}
