@@ -166,7 +166,12 @@ func restores(t *testing.T, guest *lab.Guest, capture string) {
 
 func answersAsKubeProxy(t *testing.T, guest *lab.Guest, process *lab.Process) {
 	t.Helper()
-	if !strings.Contains(process.Output(), "stand-in") {
+	// It answers before what it printed has come through.
+	said := func() bool { return strings.Contains(process.Output(), "stand-in") }
+	for wait := 0; !said() && wait < 100; wait++ {
+		time.Sleep(100 * time.Millisecond)
+	}
+	if !said() {
 		t.Errorf("the stand-in does not say what it is: %q", process.Output())
 	}
 	pid := output(t, guest, "pidof", "kube-proxy")
