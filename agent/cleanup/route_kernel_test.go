@@ -114,6 +114,10 @@ func TestSourceIsSetAndPutBack(t *testing.T) {
 			if err := s.reset(vip); err != nil {
 				t.Fatal(err)
 			}
+			// An IPv6 address that came anew is not chosen as a source before the kernel's own check of it is over.
+			for wait := 0; sourceOf(t, c.vip) != c.vip && wait < 50; wait++ {
+				time.Sleep(100 * time.Millisecond)
+			}
 			if got := sourceOf(t, c.vip); got != c.vip {
 				t.Errorf("the source is %s after it was put back, want the VIP itself", got)
 			}
