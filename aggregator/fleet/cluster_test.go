@@ -169,3 +169,21 @@ func TestAVersionThatIsAskedAbout(t *testing.T) {
 		t.Errorf("an answer about no version: %v", got)
 	}
 }
+
+// Whoever asks about iptables and a version hears the same of the version: an old kernel without a mode named does not start 1.40.
+func TestTheAnswerAboutAVersionGoesByNoTarget(t *testing.T) {
+	c := &clock{now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}
+	s := New(Config{Now: c.Now, Assess: func(node *v1.NodeFacts, target v1.Target) *v1.Assessment {
+		a := rule(node, target)
+		a.RunningMode = v1.ProxyMode_PROXY_MODE_IPTABLES
+		a.Findings = append(a.Findings, &v1.Finding{Id: "mode-not-explicit", Severity: v1.Severity_SEVERITY_WARNING})
+		return a
+	}})
+	session, _, _ := join(s, "a")
+	report(t, session, kernelSection(t, 5, "5.10"), setsSection(t, 0))
+	for _, target := range []v1.Target{nftables, iptables} {
+		if got := s.Readiness(target, Filter{}, "1.40").GetUpgrade(); got.GetVerdict() != blocked {
+			t.Errorf("%v: %v", target, got)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"offramp.dev/offramp/internal/readiness"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -35,15 +36,10 @@ func (f Filter) takes(assessment *offrampv1.Assessment) bool {
 	if f.RunningMode != offrampv1.ProxyMode_PROXY_MODE_UNSPECIFIED && f.RunningMode != assessment.GetRunningMode() {
 		return false
 	}
-	if f.WithLeftovers && !anyLeft(assessment.GetLeftovers()) {
+	if f.WithLeftovers && !readiness.AnyLeft(assessment.GetLeftovers()) {
 		return false
 	}
 	return f.FindingID == "" || slices.ContainsFunc(assessment.GetFindings(), func(finding *offrampv1.Finding) bool {
 		return finding.GetId() == f.FindingID
 	})
-}
-
-func anyLeft(left *offrampv1.Leftovers) bool {
-	return left.GetVirtualServers()+left.GetLinks()+left.GetLinkAddresses()+left.GetIpsets()+
-		left.GetIpsetEntries()+left.GetChains()+left.GetJumps()+left.GetTables() > 0
 }

@@ -21,21 +21,31 @@ const (
 // says whether the nodes could run that as well; what is no version gives no answer.
 func (s *Store) Readiness(target offrampv1.Target, filter Filter, version string) *offrampv1.GetReadinessResponse {
 	m := s.moment(target)
+	sum, standings := s.count(m, filter)
+	answer := sum.finish()
+	answer.Steps = readiness.Steps(target, answer.GetClusterFindings(), standings)
+	if version == "" {
+		return answer
+	}
+	if target != offrampv1.Target_TARGET_NFTABLES {
+		// Only the rules of this target know whether a kernel is too old for the mode that 1.40 chooses.
+		_, standings = s.count(s.moment(offrampv1.Target_TARGET_NFTABLES), filter)
+	}
+	answer.Upgrade, _ = readiness.Upgrade(version, m.facts, standings)
+	return answer
+}
+
+// count adds up the nodes that a filter takes, and returns each as the rules about whole fleets see it.
+func (s *Store) count(m *moment, filter Filter) (*tally, []readiness.Standing) {
 	sum := newTally(s, m)
 	standings := make([]readiness.Standing, 0, len(m.nodes))
 	for _, row := range s.rows(m) {
-		if !filter.selects(m, row.name) {
-			continue
+		if filter.selects(m, row.name) {
+			sum.row(row)
+			standings = append(standings, sum.last)
 		}
-		sum.row(row)
-		standings = append(standings, sum.last)
 	}
-	answer := sum.finish()
-	answer.Steps = readiness.Steps(target, m.facts, standings)
-	if version != "" {
-		answer.Upgrade, _ = readiness.Upgrade(version, m.facts, standings)
-	}
-	return answer
+	return sum, standings
 }
 
 // tally adds up a fleet, node by node in the order of their names.
@@ -174,14 +184,14 @@ func (g *groupTally) add(assessment *offrampv1.Assessment) {
 	default:
 		g.count.Unknown++
 	}
-	if anyLeft(assessment.GetLeftovers()) {
+	if readiness.AnyLeft(assessment.GetLeftovers()) {
 		g.count.WithLeftovers++
 	}
 	g.phases[assessment.GetPhase()]++
 }
 
 func (t *tally) addLeftovers(left *offrampv1.Leftovers) {
-	if anyLeft(left) {
+	if readiness.AnyLeft(left) {
 		t.answer.WithLeftovers++
 	}
 	sum := t.answer.GetLeftovers()

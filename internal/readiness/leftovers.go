@@ -82,8 +82,8 @@ func (t *tally) add(owner string, answer kubeproxy.Answer, sum *uint64, count ui
 	}
 }
 
-// anyLeft reports whether anything is left over.
-func anyLeft(left *offrampv1.Leftovers) bool {
+// AnyLeft reports whether anything is left over.
+func AnyLeft(left *offrampv1.Leftovers) bool {
 	return left.GetVirtualServers()+left.GetLinks()+left.GetLinkAddresses()+left.GetIpsets()+left.GetIpsetEntries()+
 		left.GetChains()+left.GetJumps()+left.GetTables() > 0
 }

@@ -191,7 +191,7 @@ func checkRebooted(n *node, _ offrampv1.Target) outcome {
 	}
 	changes := n.history().GetModeChanges()
 	booted := n.volatile[offrampv1.SectionKind_SECTION_KIND_KERNEL].GetKernel().GetBootedAt()
-	if len(changes) == 0 || booted == nil || !anyLeft(n.left) {
+	if len(changes) == 0 || booted == nil || !AnyLeft(n.left) {
 		return quietly()
 	}
 	last := changes[len(changes)-1]

@@ -11,11 +11,12 @@ import (
 // maxStepNames bounds Step.node_samples, as fleet.proto says.
 const maxStepNames = 20
 
-// Steps lists what to do next to bring a fleet to the target, in order. Nodes must have been assessed for that target. What is
+// Steps lists what to do next to bring a fleet to the target, in order. The cluster's findings are those of AssessCluster, with what
+// is accepted marked. Nodes must have been assessed for that target. What is
 // done already is not in the list; an empty list means that nothing is left to do. A step waits while one that must come
 // before it is there.
-func Steps(target offrampv1.Target, facts *offrampv1.ClusterFacts, nodes []Standing) []*offrampv1.Step {
-	p := &planning{target: target, nodes: applicable(nodes), cluster: AssessCluster(facts, target)}
+func Steps(target offrampv1.Target, cluster []*offrampv1.Finding, nodes []Standing) []*offrampv1.Step {
+	p := &planning{target: target, nodes: applicable(nodes), cluster: cluster}
 	for _, make := range []func(){
 		p.hear, p.pin, p.see, p.rebuild, p.plugin, p.strangers, p.nodePorts, p.restart, p.settings,
 		p.clean, p.soak, p.canary, p.pools, p.dead,
@@ -189,7 +190,7 @@ func (p *planning) settings() {
 }
 
 func (p *planning) clean() {
-	dirty := p.where(func(node Standing) bool { return anyLeft(node.Assessment.GetLeftovers()) })
+	dirty := p.where(func(node Standing) bool { return AnyLeft(node.Assessment.GetLeftovers()) })
 	dirty = slices.DeleteFunc(dirty, func(node Standing) bool {
 		return node.Assessment.GetRunningMode() == offrampv1.ProxyMode_PROXY_MODE_IPVS && p.target != offrampv1.Target_TARGET_IPVS
 	})

@@ -68,7 +68,7 @@ func TestSteps(t *testing.T) {
 		{"dead settings", dead, []readiness.Standing{standing("a", clean(nftablesMode), toNFTables)}, []string{"delete-dead-settings"}},
 	}
 	for _, c := range cases {
-		got := readiness.Steps(toNFTables, c.facts, c.nodes)
+		got := readiness.Steps(toNFTables, readiness.AssessCluster(c.facts, toNFTables), c.nodes)
 		if diff := cmp.Diff(c.want, stepIDs(got)); diff != "" {
 			t.Errorf("%s: steps differ (-want +got):\n%s", c.name, diff)
 		}
@@ -88,6 +88,19 @@ func TestAcceptedFindingsNeedNoStep(t *testing.T) {
 	}
 	node.Assessment = readiness.Accept(node.Assessment, word)
 	if got := stepIDs(readiness.Steps(toIPTables, nil, []readiness.Standing{node})); len(got) != 0 {
+		t.Errorf("accepted, and still to be done: %v", got)
+	}
+}
+
+func TestAcceptedFindingsOfTheClusterNeedNoStep(t *testing.T) {
+	facts := cleanCluster()
+	facts.KubeProxyConfigs[0].Settings.IpvsStrictArp = true
+	findings := readiness.AssessCluster(facts, toNFTables)
+	if got := stepIDs(readiness.Steps(toNFTables, findings, nil)); len(got) != 1 || got[0] != "delete-dead-settings" {
+		t.Fatalf("before: %v", got)
+	}
+	readiness.AcceptFindings(findings, map[string]*offrampv1.Acceptance{"dead-ipvs-settings": {Author: "jo"}})
+	if got := stepIDs(readiness.Steps(toNFTables, findings, nil)); len(got) != 0 {
 		t.Errorf("accepted, and still to be done: %v", got)
 	}
 }

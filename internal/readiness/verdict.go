@@ -45,7 +45,7 @@ func ExitCode(verdict offrampv1.Verdict, left *offrampv1.Leftovers) int {
 		return exitBlocked
 	case verdict != offrampv1.Verdict_VERDICT_READY, left.GetUndecided():
 		return exitUnknown
-	case anyLeft(left):
+	case AnyLeft(left):
 		return exitLeftovers
 	default:
 		return exitReady
