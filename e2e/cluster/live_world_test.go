@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,8 +34,13 @@ func newLive(t *testing.T, spec cluster.NodeSpec) *live {
 		t.Fatal(err)
 	}
 	if spec.Kernel == "" {
+		// This machine's own root says nothing of a node, and may be made from a container's image.
+		root := t.TempDir()
+		if err := errors.Join(os.Mkdir(filepath.Join(root, "etc"), 0o755), os.WriteFile(filepath.Join(root, "etc", "os-release"), []byte("ID=test\n"), 0o600)); err != nil { //nolint:gosec // a folder that anybody may read
+			t.Fatal(err)
+		}
 		return &live{
-			world: newWorld(t, spec), agent: []string{built}, state: filepath.Join(t.TempDir(), "state"),
+			world: newWorld(t, spec), agent: []string{"env", "OFFRAMP_HOST_ROOT=" + root, built}, state: filepath.Join(t.TempDir(), "state"),
 			pace: cluster.Pace{Interval: 10 * time.Millisecond, Timeout: 3 * time.Second},
 		}
 	}
