@@ -365,8 +365,11 @@ type Welcome struct {
 	// How often a heartbeat is expected.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,2,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	AggregatorVersion string               `protobuf:"bytes,3,opt,name=aggregator_version,json=aggregatorVersion,proto3" json:"aggregator_version,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Names the aggregator's process for as long as it runs: random, at most 64 bytes. Addresses whose aggregators say the same
+	// lead to one process (a name of two families, a virtual address), which needs one stream. Empty: an aggregator before 0.2.
+	Replica       string `protobuf:"bytes,4,opt,name=replica,proto3" json:"replica,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
@@ -416,6 +419,13 @@ func (x *Welcome) GetHeartbeatInterval() *durationpb.Duration {
 func (x *Welcome) GetAggregatorVersion() string {
 	if x != nil {
 		return x.AggregatorVersion
+	}
+	return ""
+}
+
+func (x *Welcome) GetReplica() string {
+	if x != nil {
+		return x.Replica
 	}
 	return ""
 }
@@ -1103,11 +1113,12 @@ const file_offramp_v1_agent_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12#\n" +
 	"\ragent_version\x18\x02 \x01(\tR\fagentVersion\x12\x1a\n" +
 	"\binstance\x18\x03 \x01(\tR\binstance\x12,\n" +
-	"\x03now\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x03now\"\xb3\x01\n" +
+	"\x03now\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x03now\"\xcd\x01\n" +
 	"\aWelcome\x12/\n" +
 	"\x05known\x18\x01 \x03(\v2\x19.offramp.v1.SectionDigestR\x05known\x12H\n" +
 	"\x12heartbeat_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12-\n" +
-	"\x12aggregator_version\x18\x03 \x01(\tR\x11aggregatorVersion\"T\n" +
+	"\x12aggregator_version\x18\x03 \x01(\tR\x11aggregatorVersion\x12\x18\n" +
+	"\areplica\x18\x04 \x01(\tR\areplica\"T\n" +
 	"\rSectionDigest\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.offramp.v1.SectionKindR\x04kind\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\"?\n" +
