@@ -30,6 +30,7 @@ func (n *node) judge(s *Store) (changed bool) {
 	}
 	n.noteClean(s.config.Now(), decoded, phase, n.phase())
 	n.connections = connectionsOf(decoded)
+	n.behind.note(s.config.Now(), decoded)
 	return changed
 }
 

@@ -39,6 +39,7 @@ type node struct {
 	cleanSince time.Time
 	// connections are those through the node's virtual servers.
 	connections uint64
+	behind      behind
 	// silenceTold is true when watchers know that the node is silent.
 	silenceTold bool
 
