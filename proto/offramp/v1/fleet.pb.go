@@ -1021,6 +1021,9 @@ type GetReadinessResponse struct {
 	NeverSeenSamples []string `protobuf:"bytes,23,rep,name=never_seen_samples,json=neverSeenSamples,proto3" json:"never_seen_samples,omitempty"`
 	// Windows and virtual nodes: counted neither ready nor blocked nor unknown.
 	NotApplicable uint64 `protobuf:"varint,24,opt,name=not_applicable,json=notApplicable,proto3" json:"not_applicable,omitempty"`
+	// Why nodes may be missing from this answer, for people: the aggregator does not know which nodes there are and has not listened
+	// for long enough, or the Kubernetes API has not told it. The verdict is then never ready. Empty: every node is counted.
+	Incomplete    string `protobuf:"bytes,25,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1221,6 +1224,13 @@ func (x *GetReadinessResponse) GetNotApplicable() uint64 {
 		return x.NotApplicable
 	}
 	return 0
+}
+
+func (x *GetReadinessResponse) GetIncomplete() string {
+	if x != nil {
+		return x.Incomplete
+	}
+	return ""
 }
 
 // GroupCount is readiness within one group of nodes.
@@ -1827,7 +1837,9 @@ type ListNodesResponse struct {
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// By the aggregator's clock.
-	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	At *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	// As in GetReadinessResponse.
+	Incomplete    string `protobuf:"bytes,4,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1881,6 +1893,13 @@ func (x *ListNodesResponse) GetAt() *timestamppb.Timestamp {
 		return x.At
 	}
 	return nil
+}
+
+func (x *ListNodesResponse) GetIncomplete() string {
+	if x != nil {
+		return x.Incomplete
+	}
+	return ""
 }
 
 type GetNodeRequest struct {
@@ -3455,7 +3474,7 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\x06target\x18\x01 \x01(\x0e2\x12.offramp.v1.TargetR\x06target\x12\x1a\n" +
 	"\bselector\x18\x02 \x01(\tR\bselector\x12\x1f\n" +
 	"\vfor_version\x18\x03 \x01(\tR\n" +
-	"forVersion\"\x9c\b\n" +
+	"forVersion\"\xbc\b\n" +
 	"\x14GetReadinessResponse\x12*\n" +
 	"\x06target\x18\x01 \x01(\x0e2\x12.offramp.v1.TargetR\x06target\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
@@ -3482,7 +3501,10 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"never_seen\x18\x16 \x01(\x04R\tneverSeen\x12,\n" +
 	"\x12never_seen_samples\x18\x17 \x03(\tR\x10neverSeenSamples\x12%\n" +
-	"\x0enot_applicable\x18\x18 \x01(\x04R\rnotApplicable\"\xd7\x01\n" +
+	"\x0enot_applicable\x18\x18 \x01(\x04R\rnotApplicable\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x19 \x01(\tR\n" +
+	"incomplete\"\xd7\x01\n" +
 	"\n" +
 	"GroupCount\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -3535,11 +3557,14 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\x0ewith_leftovers\x18\x06 \x01(\bR\rwithLeftovers\x12\x1d\n" +
 	"\n" +
 	"finding_id\x18\a \x01(\tR\tfindingId\x128\n" +
-	"\frunning_mode\x18\b \x01(\x0e2\x15.offramp.v1.ProxyModeR\vrunningMode\"\x96\x01\n" +
+	"\frunning_mode\x18\b \x01(\x0e2\x15.offramp.v1.ProxyModeR\vrunningMode\"\xb6\x01\n" +
 	"\x11ListNodesResponse\x12-\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x17.offramp.v1.NodeSummaryR\x05nodes\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12*\n" +
-	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"|\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x04 \x01(\tR\n" +
+	"incomplete\"|\n" +
 	"\x0eGetNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12*\n" +
 	"\x06target\x18\x02 \x01(\x0e2\x12.offramp.v1.TargetR\x06target\x12*\n" +
