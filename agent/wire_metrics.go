@@ -37,5 +37,5 @@ func serveMetrics(ctx context.Context, r reporting, counts *metrics.Metrics) err
 		return fmt.Errorf("serving metrics: %w", err)
 	}
 	r.log.Info("serving metrics", "address", listener.Addr().String())
-	return scrape.Serve(ctx, listener, counts.Handler())
+	return scrape.Serve(ctx, listener, scrape.Handlers{Metrics: counts.Handler(), Live: scrape.Alive})
 }

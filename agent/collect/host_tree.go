@@ -26,6 +26,8 @@ var (
 	errNotInSight = errors.New("not in sight")
 	errNotRegular = errors.New("not a regular file")
 	errTooBig     = errors.New("too big to be read")
+	// errOldKernel: kernels before 5.6 do not know openat2, and old seccomp profiles forbid it.
+	errOldKernel = errors.New("openat2 is not to be had")
 )
 
 // hostTree reads files below the host's root. Paths are relative to it. Symbolic links are followed as if the root were
@@ -112,6 +114,20 @@ func (t *hostTree) openRegular(name string) (*os.File, error) {
 }
 
 func (t *hostTree) open(name string, flags int) (*os.File, error) {
+	fd, err := t.resolve(name, flags)
+	switch {
+	case err == nil:
+		return os.NewFile(uintptr(fd), name), nil
+	case errors.Is(err, errOldKernel):
+		// What comes instead refuses absolute links.
+		return t.dir.OpenFile(name, flags, 0)
+	default:
+		return nil, err
+	}
+}
+
+// resolve opens a path as the host itself would; errOldKernel where the kernel cannot.
+func (t *hostTree) resolve(name string, flags int) (int, error) {
 	how := &unix.OpenHow{
 		Flags:   uint64(flags | unix.O_CLOEXEC), //nolint:gosec // flags are not negative
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
@@ -120,21 +136,25 @@ func (t *hostTree) open(name string, flags int) (*os.File, error) {
 	for try := 1; errors.Is(err, unix.EAGAIN) && try < maxOpenTries; try++ {
 		fd, err = unix.Openat2(int(t.top.Fd()), name, how)
 	}
-	switch {
-	case err == nil:
-		return os.NewFile(uintptr(fd), name), nil
-	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
-		// Kernels before 5.6 do not know the call and old seccomp profiles forbid it. What comes instead refuses absolute links.
-		return t.dir.OpenFile(name, flags&^unix.O_NOFOLLOW, 0)
-	default:
-		return nil, err
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+		return -1, errOldKernel
 	}
+	return fd, err
 }
 
 // isLink reports whether the path itself is a symbolic link.
 func (t *hostTree) isLink(name string) bool {
-	info, err := t.dir.Lstat(name)
-	return err == nil && info.Mode()&fs.ModeSymlink != 0
+	fd, err := t.resolve(name, unix.O_PATH|unix.O_NOFOLLOW)
+	if errors.Is(err, errOldKernel) {
+		info, err := t.dir.Lstat(name)
+		return err == nil && info.Mode()&fs.ModeSymlink != 0
+	}
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var status unix.Stat_t
+	return unix.Fstat(fd, &status) == nil && status.Mode&unix.S_IFMT == unix.S_IFLNK
 }
 
 // describe puts the file's name as the host calls it before an error, and takes what the error itself says of the path.

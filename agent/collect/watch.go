@@ -3,7 +3,9 @@ package collect
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +18,8 @@ type WatchConfig struct {
 	Full time.Duration
 	// WholeIPVS is how often the whole IPVS table is looked at, where it is too big for that each time (64 KiB of text, some
 	// 150 virtual servers with 5 real servers); 0 means 2 minutes. So much later, and one scan, a change of real servers
-	// alone may be seen; virtual servers that come or go are seen at the next scan.
+	// alone may be seen; virtual servers that come or go are seen at the next scan. While a kube-proxy says that nothing
+	// was queued since, it is looked at only every Full.
 	WholeIPVS time.Duration
 	// Debounce is how long to wait for more after something was announced; 0 means 1 second.
 	Debounce time.Duration
@@ -36,6 +39,8 @@ type Watcher struct {
 	readAt   map[offrampv1.SectionKind]time.Time
 	headers  map[header]uint64
 	wholeAt  time.Time // when the whole IPVS table was looked at
+	// wholeSyncs is what kube-proxy had synced, as known then.
+	wholeSyncs string
 
 	mu        sync.Mutex
 	announced map[offrampv1.SectionKind]bool
@@ -116,13 +121,30 @@ func (w *Watcher) due(ctx context.Context) map[offrampv1.SectionKind]bool {
 
 // wholeIsDue says whether the whole IPVS table is to be looked at, and takes it that it is.
 func (w *Watcher) wholeIsDue() bool {
-	now := w.scanner.config.Host.Now()
-	age := now.Sub(w.wholeAt)
-	if age >= 0 && age < w.config.WholeIPVS {
+	now, syncs := w.scanner.config.Host.Now(), syncsOf(w.last[kindKubeProxy])
+	pause := w.config.WholeIPVS
+	if syncs != "" && syncs == w.wholeSyncs {
+		pause = max(pause, w.config.Full)
+	}
+	if age := now.Sub(w.wholeAt); age >= 0 && age < pause {
 		return false
 	}
-	w.wholeAt = now
+	w.wholeAt, w.wholeSyncs = now, syncs
 	return true
+}
+
+// syncsOf tells the last change that kube-proxy synced, in each family that it proxies for; empty where it does not say, or
+// is behind. The time of the sync itself would not do: ipvs mode syncs twice a minute whether or not anything changed.
+func syncsOf(section *offrampv1.Section) string {
+	var times strings.Builder
+	for _, sync := range section.GetVolatile().GetKubeProxy().GetSyncs() {
+		queued := sync.GetLastQueued().AsTime()
+		if sync.GetLastSync() == nil || sync.GetLastQueued() == nil || sync.GetLastSync().AsTime().Before(queued) {
+			return ""
+		}
+		fmt.Fprintf(&times, "%v %v ", sync.GetFamily(), queued.UnixNano())
+	}
+	return times.String()
 }
 
 func (w *Watcher) isDue(kind offrampv1.SectionKind, due map[offrampv1.SectionKind]bool, now time.Time) bool {

@@ -83,7 +83,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- scrape.Serve(ctx, listener, filled().Handler()) }()
+	go func() { ended <- scrape.Serve(ctx, listener, scrape.Handlers{Metrics: filled().Handler()}) }()
 	get := func(path string) (int, string) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+path, nil)
 		if err != nil {
