@@ -74,10 +74,16 @@ func listKind(path string) [2]string {
 }
 
 func reason(code int) metav1.StatusReason {
-	if code == 404 {
+	switch code {
+	case http.StatusNotFound:
 		return metav1.StatusReasonNotFound
+	case http.StatusUnauthorized:
+		return metav1.StatusReasonUnauthorized
+	case http.StatusInternalServerError:
+		return metav1.StatusReasonInternalError
+	default:
+		return metav1.StatusReasonForbidden
 	}
-	return metav1.StatusReasonForbidden
 }
 
 func answer(w http.ResponseWriter, code int, body any) {
@@ -98,6 +104,9 @@ func (a *api) watch(w http.ResponseWriter, r *http.Request, path string) {
 		case <-r.Context().Done():
 			return
 		case event := <-events:
+			if event == nil {
+				return
+			}
 			_ = json.NewEncoder(w).Encode(event)
 			flusher.Flush()
 		}
@@ -113,6 +122,29 @@ func (a *api) tell(path, kind string, object any) {
 		a.mu.Unlock()
 		if len(open) > 0 {
 			open[len(open)-1] <- map[string]any{"type": kind, "object": object}
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	a.t.Fatalf("nobody watches %s", path)
+}
+
+// fail has a path answered with a status; 0 is none.
+func (a *api) fail(path string, code int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fails[path] = code
+}
+
+// endWatch ends the newest watch of a path, once there is one.
+func (a *api) endWatch(path string) {
+	a.t.Helper()
+	for range 500 {
+		a.mu.Lock()
+		open := a.watches[path]
+		a.mu.Unlock()
+		if len(open) > 0 {
+			open[len(open)-1] <- nil
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -166,6 +198,8 @@ func allRead(facts *offrampv1.ClusterFacts) bool {
 	}
 	return true
 }
+
+func metaOf(kind string) metav1.TypeMeta { return metav1.TypeMeta{Kind: kind, APIVersion: "v1"} }
 
 func meta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: "1"}

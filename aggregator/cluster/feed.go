@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -31,6 +32,8 @@ type feed struct {
 	syncedAt time.Time
 	failure  string
 	missing  bool
+	// denied: the API server said, last, that it may not be read. told: answered was true once.
+	denied, told bool
 	// away: the namespace does not exist, so that there is nothing to read, whatever the rights.
 	away bool
 
@@ -56,12 +59,39 @@ func newFeed(s source) *feed {
 	if s.fields == "" {
 		list = cache.NewListWatchFromClient(s.client, s.resource, s.namespace, fields.Everything())
 	}
+	f := &feed{kind: s.kind, gone: s.gone, note: func() {}}
+	f.listen(list)
 	informer := cache.NewSharedIndexInformer(list, s.object, 0, cache.Indexers{})
-	f := &feed{kind: s.kind, informer: informer, gone: s.gone}
+	f.informer = informer
 	// Both fail only on an informer that runs already.
 	_ = informer.SetTransform(s.trim)
 	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { f.fail(err) })
 	return f
+}
+
+// listen notes when a watch begins: only then it is sure that what was denied may be read again, for the informer tells of objects
+// that changed alone. A list is no proof: it may be allowed without the watch, and what it brought gets old.
+func (f *feed) listen(list *cache.ListWatch) {
+	begin := list.WatchFuncWithContext
+	list.WatchFuncWithContext = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		begun, err := begin(ctx, options)
+		if err == nil {
+			f.allow()
+		}
+		return begun, err
+	}
+}
+
+func (f *feed) allow() {
+	f.mu.Lock()
+	was := f.denied
+	if was {
+		f.denied, f.failure = false, ""
+	}
+	f.mu.Unlock()
+	if was {
+		f.note()
+	}
 }
 
 // prepare asks to be told of every change.
@@ -78,14 +108,20 @@ func (f *feed) prepare(note func()) error {
 func (f *feed) markSynced() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.synced, f.syncedAt, f.failure, f.missing, f.away = true, time.Now(), "", false, false
+	f.synced, f.syncedAt, f.missing, f.away = true, time.Now(), false, false
+	if !f.denied {
+		f.failure = ""
+	}
 }
 
 // heal forgets a failure: something came through again.
 func (f *feed) heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.failure, f.missing, f.away = "", false, false
+	f.missing, f.away = false, false
+	if !f.denied {
+		f.failure = ""
+	}
 }
 
 func (f *feed) fail(err error) {
@@ -99,6 +135,15 @@ func (f *feed) fail(err error) {
 		return
 	}
 	f.failure, f.missing, f.away = err.Error(), apierrors.IsNotFound(err), away
+	f.denied = !away && (f.denied || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err))
+}
+
+// answered reports whether it was ever read, or known not to be readable.
+func (f *feed) answered() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told = f.told || f.synced || f.missing || f.away || f.denied
+	return f.told
 }
 
 // items are the objects at hand, sorted by namespace and name.
@@ -126,7 +171,7 @@ func (f *feed) state() *offrampv1.ClusterSource {
 	switch {
 	case f.missing:
 		source.State = offrampv1.SectionState_SECTION_STATE_ABSENT
-	case f.synced:
+	case f.synced && !f.denied:
 		source.State, source.SyncedAt = offrampv1.SectionState_SECTION_STATE_PRESENT, timestamppb.New(f.syncedAt)
 	default:
 		source.State = offrampv1.SectionState_SECTION_STATE_UNREADABLE

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
@@ -130,6 +133,33 @@ func (w *Watcher) Facts() *offrampv1.ClusterFacts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.facts
+}
+
+// Unanswered are the kinds of which it is not known yet whether they can be read, sorted; none once every kind was read, or is known
+// to be forbidden or not to exist.
+func (w *Watcher) Unanswered() []string {
+	var kinds []string
+	for _, feed := range w.feeds {
+		if !feed.answered() {
+			kinds = append(kinds, feed.kind)
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// NodeUID is the UID of a Node object; false for one that is not there.
+func (w *Watcher) NodeUID(name string) (types.UID, bool) {
+	for _, feed := range w.feeds {
+		if feed.kind != kindNodes {
+			continue
+		}
+		item, there, err := feed.informer.GetStore().GetByKey(name)
+		if node, ok := item.(*corev1.Node); ok && there && err == nil {
+			return node.UID, true
+		}
+	}
+	return "", false
 }
 
 // Changes returns a channel that receives when Facts has something new, and a function that ends this.

@@ -1,4 +1,4 @@
-// Package scrape serves metrics over HTTP until its caller stops.
+// Package scrape serves metrics and health over HTTP until its caller stops.
 package scrape
 
 import (
@@ -16,11 +16,21 @@ const (
 	stopTimeout = 2 * time.Second
 )
 
-// Serve answers GET /metrics with handler on the listener until ctx ends, and closes it.
-func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", handler)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: 2 * headerTimeout}
+// Handlers are what is served. A path without its handler is not found.
+type Handlers struct {
+	// Metrics answers GET /metrics. Required.
+	Metrics http.Handler
+	// Live answers GET /healthz, whether the process works, and Ready GET /readyz, whether it is of use now: 200 for nil, 503 with the
+	// error's text otherwise. They are asked for each request and must be quick.
+	Live, Ready func() error
+}
+
+// Alive is a Live of a process that works as long as it answers.
+func Alive() error { return nil }
+
+// Serve answers on the listener until ctx ends, and closes it.
+func Serve(ctx context.Context, listener net.Listener, handlers Handlers) error {
+	server := &http.Server{Handler: handlers.mux(), ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: 2 * headerTimeout}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	select {
@@ -35,4 +45,26 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		err = errors.Join(err, failure)
 	}
 	return err
+}
+
+func (h Handlers) mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", h.Metrics)
+	for path, check := range map[string]func() error{"GET /healthz": h.Live, "GET /readyz": h.Ready} {
+		if check != nil {
+			mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { answer(w, check()) })
+		}
+	}
+	return mux
+}
+
+func answer(w http.ResponseWriter, err error) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	if err != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = fmt.Fprintln(w, err)
+		return
+	}
+	_, _ = fmt.Fprintln(w, "ok")
 }
