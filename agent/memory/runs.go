@@ -62,14 +62,27 @@ func entryOf(run *cleanup.Run) *offrampv1.HistoryEntry {
 	if run.BeganAt.IsZero() {
 		return nil
 	}
-	entry := &offrampv1.HistoryEntry{At: timestamppb.New(run.BeganAt), Kind: "clean-up", What: "begun, and its end is not recorded"}
+	entry := &offrampv1.HistoryEntry{At: timestamppb.New(run.BeganAt), Kind: "clean-up", What: "begun, and its end is not recorded", End: offrampv1.RunEnd_RUN_END_OPEN}
 	if run.What == "restore" {
 		entry.Kind = "restore"
 	}
 	if !run.Interrupted() {
-		entry.At, entry.What = timestamppb.New(run.EndedAt), outcomes(run)
+		entry.At, entry.What, entry.End = timestamppb.New(run.EndedAt), outcomes(run), end(run)
 	}
 	return entry
+}
+
+// end is how a run ended that did.
+func end(run *cleanup.Run) offrampv1.RunEnd {
+	if run.Error != "" {
+		return offrampv1.RunEnd_RUN_END_PARTIAL
+	}
+	for _, outcome := range run.Outcomes {
+		if outcome != offrampv1.OperationOutcome_OPERATION_OUTCOME_DONE && outcome != offrampv1.OperationOutcome_OPERATION_OUTCOME_GONE {
+			return offrampv1.RunEnd_RUN_END_PARTIAL
+		}
+	}
+	return offrampv1.RunEnd_RUN_END_COMPLETE
 }
 
 // outcomes is "312 operations done, 0 remain", and what else there is to say.

@@ -30,7 +30,7 @@ const (
 func told(f *File) []string {
 	var all []string
 	for _, entry := range f.Runs() {
-		all = append(all, fmt.Sprint(entry.GetAt().AsTime().Format("15:04 "), entry.GetKind(), ": ", entry.GetWhat()))
+		all = append(all, fmt.Sprint(entry.GetAt().AsTime().Format("15:04 "), entry.GetKind(), ": ", entry.GetWhat(), " [", strings.ToLower(strings.TrimPrefix(entry.GetEnd().String(), "RUN_END_")), "]"))
 	}
 	return all
 }
@@ -48,10 +48,10 @@ func TestRuns(t *testing.T) {
 	write(t, dir, "20261130T170000Z-00000004", plan, `{"kind":"intent","count":3}`)
 	write(t, dir, "20261130T170000Z-00000005", "garbage")
 	want := []string{
-		"17:01 clean-up: 2 operations done, 1 remain",
-		"17:01 restore: done",
-		"17:09 clean-up: 0 operations done, 2 remain, 1 unknown; interrupted: something",
-		"17:00 clean-up: begun, and its end is not recorded",
+		"17:01 clean-up: 2 operations done, 1 remain [partial]",
+		"17:01 restore: done [complete]",
+		"17:09 clean-up: 0 operations done, 2 remain, 1 unknown; interrupted: something [partial]",
+		"17:00 clean-up: begun, and its end is not recorded [open]",
 	}
 	if diff := cmp.Diff(want, told(f)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -59,7 +59,7 @@ func TestRuns(t *testing.T) {
 	// One that ended is not read again; one that had not is.
 	write(t, dir, "20261130T170000Z-00000001", "overwritten")
 	write(t, dir, "20261130T170000Z-00000004", plan, `{"kind":"outcome","count":3,"outcomes":["done"]}`, ended)
-	want[3] = "17:01 clean-up: 3 operations done, 0 remain"
+	want[3] = "17:01 clean-up: 3 operations done, 0 remain [complete]"
 	if diff := cmp.Diff(want, told(f)); diff != "" {
 		t.Errorf("later (-want +got):\n%s", diff)
 	}

@@ -41,3 +41,6 @@ func leftoverRows(nodes []*offrampv1.NodeSummary) [][]string {
 	}
 	return rows
 }
+
+// LeftoverWords lists in one line what there is of each kind, such as "85 virtual servers, 1 link".
+func LeftoverWords(left *offrampv1.Leftovers) string { return leftoverWords(left) }

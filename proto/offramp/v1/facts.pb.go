@@ -401,6 +401,63 @@ func (ListName) EnumDescriptor() ([]byte, []int) {
 	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{5}
 }
 
+// RunEnd is how a clean-up or a restore ended.
+type RunEnd int32
+
+const (
+	// No such run, or of an agent that does not say.
+	RunEnd_RUN_END_UNSPECIFIED RunEnd = 0
+	// All of it was done.
+	RunEnd_RUN_END_COMPLETE RunEnd = 1
+	// Something remains, or cannot be told, or an error came.
+	RunEnd_RUN_END_PARTIAL RunEnd = 2
+	// Its end is not recorded: it is under way, or was interrupted.
+	RunEnd_RUN_END_OPEN RunEnd = 3
+)
+
+// Enum value maps for RunEnd.
+var (
+	RunEnd_name = map[int32]string{
+		0: "RUN_END_UNSPECIFIED",
+		1: "RUN_END_COMPLETE",
+		2: "RUN_END_PARTIAL",
+		3: "RUN_END_OPEN",
+	}
+	RunEnd_value = map[string]int32{
+		"RUN_END_UNSPECIFIED": 0,
+		"RUN_END_COMPLETE":    1,
+		"RUN_END_PARTIAL":     2,
+		"RUN_END_OPEN":        3,
+	}
+)
+
+func (x RunEnd) Enum() *RunEnd {
+	p := new(RunEnd)
+	*p = x
+	return p
+}
+
+func (x RunEnd) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RunEnd) Descriptor() protoreflect.EnumDescriptor {
+	return file_offramp_v1_facts_proto_enumTypes[6].Descriptor()
+}
+
+func (RunEnd) Type() protoreflect.EnumType {
+	return &file_offramp_v1_facts_proto_enumTypes[6]
+}
+
+func (x RunEnd) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RunEnd.Descriptor instead.
+func (RunEnd) EnumDescriptor() ([]byte, []int) {
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{6}
+}
+
 // FeatureState is whether the kernel has a feature.
 type FeatureState int32
 
@@ -447,11 +504,11 @@ func (x FeatureState) String() string {
 }
 
 func (FeatureState) Descriptor() protoreflect.EnumDescriptor {
-	return file_offramp_v1_facts_proto_enumTypes[6].Descriptor()
+	return file_offramp_v1_facts_proto_enumTypes[7].Descriptor()
 }
 
 func (FeatureState) Type() protoreflect.EnumType {
-	return &file_offramp_v1_facts_proto_enumTypes[6]
+	return &file_offramp_v1_facts_proto_enumTypes[7]
 }
 
 func (x FeatureState) Number() protoreflect.EnumNumber {
@@ -460,7 +517,7 @@ func (x FeatureState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FeatureState.Descriptor instead.
 func (FeatureState) EnumDescriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{6}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{7}
 }
 
 // Target is where a node is going.
@@ -505,11 +562,11 @@ func (x Target) String() string {
 }
 
 func (Target) Descriptor() protoreflect.EnumDescriptor {
-	return file_offramp_v1_facts_proto_enumTypes[7].Descriptor()
+	return file_offramp_v1_facts_proto_enumTypes[8].Descriptor()
 }
 
 func (Target) Type() protoreflect.EnumType {
-	return &file_offramp_v1_facts_proto_enumTypes[7]
+	return &file_offramp_v1_facts_proto_enumTypes[8]
 }
 
 func (x Target) Number() protoreflect.EnumNumber {
@@ -518,7 +575,7 @@ func (x Target) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Target.Descriptor instead.
 func (Target) EnumDescriptor() ([]byte, []int) {
-	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{7}
+	return file_offramp_v1_facts_proto_rawDescGZIP(), []int{8}
 }
 
 // NodeFacts is everything that was read on one node in one scan.
@@ -4236,7 +4293,9 @@ type HistoryEntry struct {
 	// "mode", "clean-up", "restore", "boot", "kube-proxy version".
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// For people, at most 200 bytes: "ipvs to nftables", "312 operations done, 0 remain".
-	What          string `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`
+	What string `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`
+	// Of a clean-up or a restore.
+	End           RunEnd `protobuf:"varint,4,opt,name=end,proto3,enum=offramp.v1.RunEnd" json:"end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4290,6 +4349,13 @@ func (x *HistoryEntry) GetWhat() string {
 		return x.What
 	}
 	return ""
+}
+
+func (x *HistoryEntry) GetEnd() RunEnd {
+	if x != nil {
+		return x.End
+	}
+	return RunEnd_RUN_END_UNSPECIFIED
 }
 
 // ModeChange is a change of the running mode that an agent saw.
@@ -5041,11 +5107,12 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x129\n" +
 	"\fmode_changes\x18\x03 \x03(\v2\x16.offramp.v1.ModeChangeR\vmodeChanges\x12I\n" +
 	"\x13no_kube_proxy_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x10noKubeProxySince\x122\n" +
-	"\aentries\x18\x05 \x03(\v2\x18.offramp.v1.HistoryEntryR\aentries\"b\n" +
+	"\aentries\x18\x05 \x03(\v2\x18.offramp.v1.HistoryEntryR\aentries\"\x88\x01\n" +
 	"\fHistoryEntry\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
-	"\x04what\x18\x03 \x01(\tR\x04what\"\x8a\x01\n" +
+	"\x04what\x18\x03 \x01(\tR\x04what\x12$\n" +
+	"\x03end\x18\x04 \x01(\x0e2\x12.offramp.v1.RunEndR\x03end\"\x8a\x01\n" +
 	"\n" +
 	"ModeChange\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12)\n" +
@@ -5125,7 +5192,12 @@ const file_offramp_v1_facts_proto_rawDesc = "" +
 	"\x15LIST_NAME_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eLIST_NAME_IPVS_VIRTUAL_SERVERS\x10\x01\x12!\n" +
 	"\x1dLIST_NAME_IPVS_LINK_ADDRESSES\x10\x02\x12\x1f\n" +
-	"\x1bLIST_NAME_NFTABLES_SERVICES\x10\x03*\xb5\x01\n" +
+	"\x1bLIST_NAME_NFTABLES_SERVICES\x10\x03*^\n" +
+	"\x06RunEnd\x12\x17\n" +
+	"\x13RUN_END_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10RUN_END_COMPLETE\x10\x01\x12\x13\n" +
+	"\x0fRUN_END_PARTIAL\x10\x02\x12\x10\n" +
+	"\fRUN_END_OPEN\x10\x03*\xb5\x01\n" +
 	"\fFeatureState\x12\x1d\n" +
 	"\x19FEATURE_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15FEATURE_STATE_UNKNOWN\x10\x01\x12\x18\n" +
@@ -5152,7 +5224,7 @@ func file_offramp_v1_facts_proto_rawDescGZIP() []byte {
 	return file_offramp_v1_facts_proto_rawDescData
 }
 
-var file_offramp_v1_facts_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_offramp_v1_facts_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
 var file_offramp_v1_facts_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_offramp_v1_facts_proto_goTypes = []any{
 	(SectionKind)(0),              // 0: offramp.v1.SectionKind
@@ -5161,149 +5233,151 @@ var file_offramp_v1_facts_proto_goTypes = []any{
 	(ProxyMode)(0),                // 3: offramp.v1.ProxyMode
 	(ModeOrigin)(0),               // 4: offramp.v1.ModeOrigin
 	(ListName)(0),                 // 5: offramp.v1.ListName
-	(FeatureState)(0),             // 6: offramp.v1.FeatureState
-	(Target)(0),                   // 7: offramp.v1.Target
-	(*NodeFacts)(nil),             // 8: offramp.v1.NodeFacts
-	(*Section)(nil),               // 9: offramp.v1.Section
-	(*SectionStable)(nil),         // 10: offramp.v1.SectionStable
-	(*SectionVolatile)(nil),       // 11: offramp.v1.SectionVolatile
-	(*ListDigest)(nil),            // 12: offramp.v1.ListDigest
-	(*KernelFacts)(nil),           // 13: offramp.v1.KernelFacts
-	(*KernelVolatile)(nil),        // 14: offramp.v1.KernelVolatile
-	(*KubeProxyFacts)(nil),        // 15: offramp.v1.KubeProxyFacts
-	(*KubeProxySettings)(nil),     // 16: offramp.v1.KubeProxySettings
-	(*KubeProxyFile)(nil),         // 17: offramp.v1.KubeProxyFile
-	(*KubeProxyProcess)(nil),      // 18: offramp.v1.KubeProxyProcess
-	(*KubeProxyEndpoint)(nil),     // 19: offramp.v1.KubeProxyEndpoint
-	(*KubeProxyVolatile)(nil),     // 20: offramp.v1.KubeProxyVolatile
-	(*FamilySync)(nil),            // 21: offramp.v1.FamilySync
-	(*OwnerCount)(nil),            // 22: offramp.v1.OwnerCount
-	(*IpvsFacts)(nil),             // 23: offramp.v1.IpvsFacts
-	(*SchedulerCount)(nil),        // 24: offramp.v1.SchedulerCount
-	(*VirtualServer)(nil),         // 25: offramp.v1.VirtualServer
-	(*IpvsVolatile)(nil),          // 26: offramp.v1.IpvsVolatile
-	(*NodePortTraffic)(nil),       // 27: offramp.v1.NodePortTraffic
-	(*IpvsLinkFacts)(nil),         // 28: offramp.v1.IpvsLinkFacts
-	(*IpvsLinkVolatile)(nil),      // 29: offramp.v1.IpvsLinkVolatile
-	(*HostSocket)(nil),            // 30: offramp.v1.HostSocket
-	(*IpsetsFacts)(nil),           // 31: offramp.v1.IpsetsFacts
-	(*Ipset)(nil),                 // 32: offramp.v1.Ipset
-	(*SetHolder)(nil),             // 33: offramp.v1.SetHolder
-	(*IptablesFacts)(nil),         // 34: offramp.v1.IptablesFacts
-	(*IptablesTable)(nil),         // 35: offramp.v1.IptablesTable
-	(*ChainCount)(nil),            // 36: offramp.v1.ChainCount
-	(*ForeignReference)(nil),      // 37: offramp.v1.ForeignReference
-	(*NftablesFacts)(nil),         // 38: offramp.v1.NftablesFacts
-	(*NftMark)(nil),               // 39: offramp.v1.NftMark
-	(*NftTable)(nil),              // 40: offramp.v1.NftTable
-	(*NftBaseChain)(nil),          // 41: offramp.v1.NftBaseChain
-	(*NftSet)(nil),                // 42: offramp.v1.NftSet
-	(*NftablesVolatile)(nil),      // 43: offramp.v1.NftablesVolatile
-	(*SysctlsFacts)(nil),          // 44: offramp.v1.SysctlsFacts
-	(*Sysctl)(nil),                // 45: offramp.v1.Sysctl
-	(*AddressesFacts)(nil),        // 46: offramp.v1.AddressesFacts
-	(*NodeAddress)(nil),           // 47: offramp.v1.NodeAddress
-	(*HistoryFacts)(nil),          // 48: offramp.v1.HistoryFacts
-	(*HistoryEntry)(nil),          // 49: offramp.v1.HistoryEntry
-	(*ModeChange)(nil),            // 50: offramp.v1.ModeChange
-	(*HostFacts)(nil),             // 51: offramp.v1.HostFacts
-	(*HostVolatile)(nil),          // 52: offramp.v1.HostVolatile
-	(*KernelFeature)(nil),         // 53: offramp.v1.KernelFeature
-	(*HostProgram)(nil),           // 54: offramp.v1.HostProgram
-	(*HostFile)(nil),              // 55: offramp.v1.HostFile
-	(*timestamppb.Timestamp)(nil), // 56: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 57: google.protobuf.Duration
+	(RunEnd)(0),                   // 6: offramp.v1.RunEnd
+	(FeatureState)(0),             // 7: offramp.v1.FeatureState
+	(Target)(0),                   // 8: offramp.v1.Target
+	(*NodeFacts)(nil),             // 9: offramp.v1.NodeFacts
+	(*Section)(nil),               // 10: offramp.v1.Section
+	(*SectionStable)(nil),         // 11: offramp.v1.SectionStable
+	(*SectionVolatile)(nil),       // 12: offramp.v1.SectionVolatile
+	(*ListDigest)(nil),            // 13: offramp.v1.ListDigest
+	(*KernelFacts)(nil),           // 14: offramp.v1.KernelFacts
+	(*KernelVolatile)(nil),        // 15: offramp.v1.KernelVolatile
+	(*KubeProxyFacts)(nil),        // 16: offramp.v1.KubeProxyFacts
+	(*KubeProxySettings)(nil),     // 17: offramp.v1.KubeProxySettings
+	(*KubeProxyFile)(nil),         // 18: offramp.v1.KubeProxyFile
+	(*KubeProxyProcess)(nil),      // 19: offramp.v1.KubeProxyProcess
+	(*KubeProxyEndpoint)(nil),     // 20: offramp.v1.KubeProxyEndpoint
+	(*KubeProxyVolatile)(nil),     // 21: offramp.v1.KubeProxyVolatile
+	(*FamilySync)(nil),            // 22: offramp.v1.FamilySync
+	(*OwnerCount)(nil),            // 23: offramp.v1.OwnerCount
+	(*IpvsFacts)(nil),             // 24: offramp.v1.IpvsFacts
+	(*SchedulerCount)(nil),        // 25: offramp.v1.SchedulerCount
+	(*VirtualServer)(nil),         // 26: offramp.v1.VirtualServer
+	(*IpvsVolatile)(nil),          // 27: offramp.v1.IpvsVolatile
+	(*NodePortTraffic)(nil),       // 28: offramp.v1.NodePortTraffic
+	(*IpvsLinkFacts)(nil),         // 29: offramp.v1.IpvsLinkFacts
+	(*IpvsLinkVolatile)(nil),      // 30: offramp.v1.IpvsLinkVolatile
+	(*HostSocket)(nil),            // 31: offramp.v1.HostSocket
+	(*IpsetsFacts)(nil),           // 32: offramp.v1.IpsetsFacts
+	(*Ipset)(nil),                 // 33: offramp.v1.Ipset
+	(*SetHolder)(nil),             // 34: offramp.v1.SetHolder
+	(*IptablesFacts)(nil),         // 35: offramp.v1.IptablesFacts
+	(*IptablesTable)(nil),         // 36: offramp.v1.IptablesTable
+	(*ChainCount)(nil),            // 37: offramp.v1.ChainCount
+	(*ForeignReference)(nil),      // 38: offramp.v1.ForeignReference
+	(*NftablesFacts)(nil),         // 39: offramp.v1.NftablesFacts
+	(*NftMark)(nil),               // 40: offramp.v1.NftMark
+	(*NftTable)(nil),              // 41: offramp.v1.NftTable
+	(*NftBaseChain)(nil),          // 42: offramp.v1.NftBaseChain
+	(*NftSet)(nil),                // 43: offramp.v1.NftSet
+	(*NftablesVolatile)(nil),      // 44: offramp.v1.NftablesVolatile
+	(*SysctlsFacts)(nil),          // 45: offramp.v1.SysctlsFacts
+	(*Sysctl)(nil),                // 46: offramp.v1.Sysctl
+	(*AddressesFacts)(nil),        // 47: offramp.v1.AddressesFacts
+	(*NodeAddress)(nil),           // 48: offramp.v1.NodeAddress
+	(*HistoryFacts)(nil),          // 49: offramp.v1.HistoryFacts
+	(*HistoryEntry)(nil),          // 50: offramp.v1.HistoryEntry
+	(*ModeChange)(nil),            // 51: offramp.v1.ModeChange
+	(*HostFacts)(nil),             // 52: offramp.v1.HostFacts
+	(*HostVolatile)(nil),          // 53: offramp.v1.HostVolatile
+	(*KernelFeature)(nil),         // 54: offramp.v1.KernelFeature
+	(*HostProgram)(nil),           // 55: offramp.v1.HostProgram
+	(*HostFile)(nil),              // 56: offramp.v1.HostFile
+	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 58: google.protobuf.Duration
 }
 var file_offramp_v1_facts_proto_depIdxs = []int32{
-	9,  // 0: offramp.v1.NodeFacts.sections:type_name -> offramp.v1.Section
+	10, // 0: offramp.v1.NodeFacts.sections:type_name -> offramp.v1.Section
 	0,  // 1: offramp.v1.Section.kind:type_name -> offramp.v1.SectionKind
-	10, // 2: offramp.v1.Section.stable:type_name -> offramp.v1.SectionStable
-	11, // 3: offramp.v1.Section.volatile:type_name -> offramp.v1.SectionVolatile
+	11, // 2: offramp.v1.Section.stable:type_name -> offramp.v1.SectionStable
+	12, // 3: offramp.v1.Section.volatile:type_name -> offramp.v1.SectionVolatile
 	1,  // 4: offramp.v1.SectionStable.state:type_name -> offramp.v1.SectionState
-	13, // 5: offramp.v1.SectionStable.kernel:type_name -> offramp.v1.KernelFacts
-	15, // 6: offramp.v1.SectionStable.kube_proxy:type_name -> offramp.v1.KubeProxyFacts
-	23, // 7: offramp.v1.SectionStable.ipvs:type_name -> offramp.v1.IpvsFacts
-	28, // 8: offramp.v1.SectionStable.ipvs_link:type_name -> offramp.v1.IpvsLinkFacts
-	31, // 9: offramp.v1.SectionStable.ipsets:type_name -> offramp.v1.IpsetsFacts
-	34, // 10: offramp.v1.SectionStable.iptables:type_name -> offramp.v1.IptablesFacts
-	38, // 11: offramp.v1.SectionStable.nftables:type_name -> offramp.v1.NftablesFacts
-	44, // 12: offramp.v1.SectionStable.sysctls:type_name -> offramp.v1.SysctlsFacts
-	46, // 13: offramp.v1.SectionStable.addresses:type_name -> offramp.v1.AddressesFacts
-	48, // 14: offramp.v1.SectionStable.history:type_name -> offramp.v1.HistoryFacts
-	51, // 15: offramp.v1.SectionStable.host:type_name -> offramp.v1.HostFacts
-	56, // 16: offramp.v1.SectionVolatile.read_at:type_name -> google.protobuf.Timestamp
-	57, // 17: offramp.v1.SectionVolatile.read_took:type_name -> google.protobuf.Duration
-	14, // 18: offramp.v1.SectionVolatile.kernel:type_name -> offramp.v1.KernelVolatile
-	20, // 19: offramp.v1.SectionVolatile.kube_proxy:type_name -> offramp.v1.KubeProxyVolatile
-	26, // 20: offramp.v1.SectionVolatile.ipvs:type_name -> offramp.v1.IpvsVolatile
-	29, // 21: offramp.v1.SectionVolatile.ipvs_link:type_name -> offramp.v1.IpvsLinkVolatile
-	43, // 22: offramp.v1.SectionVolatile.nftables:type_name -> offramp.v1.NftablesVolatile
-	52, // 23: offramp.v1.SectionVolatile.host:type_name -> offramp.v1.HostVolatile
+	14, // 5: offramp.v1.SectionStable.kernel:type_name -> offramp.v1.KernelFacts
+	16, // 6: offramp.v1.SectionStable.kube_proxy:type_name -> offramp.v1.KubeProxyFacts
+	24, // 7: offramp.v1.SectionStable.ipvs:type_name -> offramp.v1.IpvsFacts
+	29, // 8: offramp.v1.SectionStable.ipvs_link:type_name -> offramp.v1.IpvsLinkFacts
+	32, // 9: offramp.v1.SectionStable.ipsets:type_name -> offramp.v1.IpsetsFacts
+	35, // 10: offramp.v1.SectionStable.iptables:type_name -> offramp.v1.IptablesFacts
+	39, // 11: offramp.v1.SectionStable.nftables:type_name -> offramp.v1.NftablesFacts
+	45, // 12: offramp.v1.SectionStable.sysctls:type_name -> offramp.v1.SysctlsFacts
+	47, // 13: offramp.v1.SectionStable.addresses:type_name -> offramp.v1.AddressesFacts
+	49, // 14: offramp.v1.SectionStable.history:type_name -> offramp.v1.HistoryFacts
+	52, // 15: offramp.v1.SectionStable.host:type_name -> offramp.v1.HostFacts
+	57, // 16: offramp.v1.SectionVolatile.read_at:type_name -> google.protobuf.Timestamp
+	58, // 17: offramp.v1.SectionVolatile.read_took:type_name -> google.protobuf.Duration
+	15, // 18: offramp.v1.SectionVolatile.kernel:type_name -> offramp.v1.KernelVolatile
+	21, // 19: offramp.v1.SectionVolatile.kube_proxy:type_name -> offramp.v1.KubeProxyVolatile
+	27, // 20: offramp.v1.SectionVolatile.ipvs:type_name -> offramp.v1.IpvsVolatile
+	30, // 21: offramp.v1.SectionVolatile.ipvs_link:type_name -> offramp.v1.IpvsLinkVolatile
+	44, // 22: offramp.v1.SectionVolatile.nftables:type_name -> offramp.v1.NftablesVolatile
+	53, // 23: offramp.v1.SectionVolatile.host:type_name -> offramp.v1.HostVolatile
 	5,  // 24: offramp.v1.ListDigest.name:type_name -> offramp.v1.ListName
-	56, // 25: offramp.v1.KernelVolatile.booted_at:type_name -> google.protobuf.Timestamp
+	57, // 25: offramp.v1.KernelVolatile.booted_at:type_name -> google.protobuf.Timestamp
 	3,  // 26: offramp.v1.KubeProxyFacts.configured_mode:type_name -> offramp.v1.ProxyMode
 	4,  // 27: offramp.v1.KubeProxyFacts.configured_mode_origin:type_name -> offramp.v1.ModeOrigin
 	3,  // 28: offramp.v1.KubeProxyFacts.running_mode:type_name -> offramp.v1.ProxyMode
-	18, // 29: offramp.v1.KubeProxyFacts.processes:type_name -> offramp.v1.KubeProxyProcess
-	19, // 30: offramp.v1.KubeProxyFacts.endpoints:type_name -> offramp.v1.KubeProxyEndpoint
+	19, // 29: offramp.v1.KubeProxyFacts.processes:type_name -> offramp.v1.KubeProxyProcess
+	20, // 30: offramp.v1.KubeProxyFacts.endpoints:type_name -> offramp.v1.KubeProxyEndpoint
 	2,  // 31: offramp.v1.KubeProxyFacts.families:type_name -> offramp.v1.AddressFamily
-	16, // 32: offramp.v1.KubeProxyFacts.settings:type_name -> offramp.v1.KubeProxySettings
-	17, // 33: offramp.v1.KubeProxyFacts.files:type_name -> offramp.v1.KubeProxyFile
+	17, // 32: offramp.v1.KubeProxyFacts.settings:type_name -> offramp.v1.KubeProxySettings
+	18, // 33: offramp.v1.KubeProxyFacts.files:type_name -> offramp.v1.KubeProxyFile
 	3,  // 34: offramp.v1.KubeProxyFile.mode:type_name -> offramp.v1.ProxyMode
 	4,  // 35: offramp.v1.KubeProxyFile.mode_origin:type_name -> offramp.v1.ModeOrigin
-	21, // 36: offramp.v1.KubeProxyVolatile.syncs:type_name -> offramp.v1.FamilySync
-	56, // 37: offramp.v1.KubeProxyVolatile.started_at:type_name -> google.protobuf.Timestamp
-	57, // 38: offramp.v1.KubeProxyVolatile.mean_sync_duration:type_name -> google.protobuf.Duration
+	22, // 36: offramp.v1.KubeProxyVolatile.syncs:type_name -> offramp.v1.FamilySync
+	57, // 37: offramp.v1.KubeProxyVolatile.started_at:type_name -> google.protobuf.Timestamp
+	58, // 38: offramp.v1.KubeProxyVolatile.mean_sync_duration:type_name -> google.protobuf.Duration
 	2,  // 39: offramp.v1.FamilySync.family:type_name -> offramp.v1.AddressFamily
-	56, // 40: offramp.v1.FamilySync.last_sync:type_name -> google.protobuf.Timestamp
-	56, // 41: offramp.v1.FamilySync.last_queued:type_name -> google.protobuf.Timestamp
-	24, // 42: offramp.v1.IpvsFacts.schedulers:type_name -> offramp.v1.SchedulerCount
-	22, // 43: offramp.v1.IpvsFacts.owners:type_name -> offramp.v1.OwnerCount
-	25, // 44: offramp.v1.IpvsFacts.samples:type_name -> offramp.v1.VirtualServer
-	12, // 45: offramp.v1.IpvsFacts.list:type_name -> offramp.v1.ListDigest
-	27, // 46: offramp.v1.IpvsVolatile.node_ports:type_name -> offramp.v1.NodePortTraffic
-	12, // 47: offramp.v1.IpvsLinkFacts.list:type_name -> offramp.v1.ListDigest
-	30, // 48: offramp.v1.IpvsLinkFacts.wildcard_listeners:type_name -> offramp.v1.HostSocket
-	30, // 49: offramp.v1.IpvsLinkVolatile.socket_samples:type_name -> offramp.v1.HostSocket
-	22, // 50: offramp.v1.IpsetsFacts.owners:type_name -> offramp.v1.OwnerCount
-	32, // 51: offramp.v1.IpsetsFacts.samples:type_name -> offramp.v1.Ipset
+	57, // 40: offramp.v1.FamilySync.last_sync:type_name -> google.protobuf.Timestamp
+	57, // 41: offramp.v1.FamilySync.last_queued:type_name -> google.protobuf.Timestamp
+	25, // 42: offramp.v1.IpvsFacts.schedulers:type_name -> offramp.v1.SchedulerCount
+	23, // 43: offramp.v1.IpvsFacts.owners:type_name -> offramp.v1.OwnerCount
+	26, // 44: offramp.v1.IpvsFacts.samples:type_name -> offramp.v1.VirtualServer
+	13, // 45: offramp.v1.IpvsFacts.list:type_name -> offramp.v1.ListDigest
+	28, // 46: offramp.v1.IpvsVolatile.node_ports:type_name -> offramp.v1.NodePortTraffic
+	13, // 47: offramp.v1.IpvsLinkFacts.list:type_name -> offramp.v1.ListDigest
+	31, // 48: offramp.v1.IpvsLinkFacts.wildcard_listeners:type_name -> offramp.v1.HostSocket
+	31, // 49: offramp.v1.IpvsLinkVolatile.socket_samples:type_name -> offramp.v1.HostSocket
+	23, // 50: offramp.v1.IpsetsFacts.owners:type_name -> offramp.v1.OwnerCount
+	33, // 51: offramp.v1.IpsetsFacts.samples:type_name -> offramp.v1.Ipset
 	2,  // 52: offramp.v1.Ipset.family:type_name -> offramp.v1.AddressFamily
-	33, // 53: offramp.v1.Ipset.holders:type_name -> offramp.v1.SetHolder
+	34, // 53: offramp.v1.Ipset.holders:type_name -> offramp.v1.SetHolder
 	0,  // 54: offramp.v1.SetHolder.section:type_name -> offramp.v1.SectionKind
-	35, // 55: offramp.v1.IptablesFacts.tables:type_name -> offramp.v1.IptablesTable
-	36, // 56: offramp.v1.IptablesFacts.owners:type_name -> offramp.v1.ChainCount
+	36, // 55: offramp.v1.IptablesFacts.tables:type_name -> offramp.v1.IptablesTable
+	37, // 56: offramp.v1.IptablesFacts.owners:type_name -> offramp.v1.ChainCount
 	3,  // 57: offramp.v1.IptablesFacts.shared_chains_mode:type_name -> offramp.v1.ProxyMode
-	37, // 58: offramp.v1.IptablesFacts.foreign_references:type_name -> offramp.v1.ForeignReference
-	37, // 59: offramp.v1.IptablesFacts.foreign_set_matches:type_name -> offramp.v1.ForeignReference
-	37, // 60: offramp.v1.IptablesFacts.foreign_marks:type_name -> offramp.v1.ForeignReference
-	22, // 61: offramp.v1.NftablesFacts.owners:type_name -> offramp.v1.OwnerCount
-	40, // 62: offramp.v1.NftablesFacts.samples:type_name -> offramp.v1.NftTable
-	12, // 63: offramp.v1.NftablesFacts.list:type_name -> offramp.v1.ListDigest
-	39, // 64: offramp.v1.NftablesFacts.foreign_marks:type_name -> offramp.v1.NftMark
-	41, // 65: offramp.v1.NftTable.base_chains:type_name -> offramp.v1.NftBaseChain
-	42, // 66: offramp.v1.NftTable.set_samples:type_name -> offramp.v1.NftSet
-	45, // 67: offramp.v1.SysctlsFacts.values:type_name -> offramp.v1.Sysctl
+	38, // 58: offramp.v1.IptablesFacts.foreign_references:type_name -> offramp.v1.ForeignReference
+	38, // 59: offramp.v1.IptablesFacts.foreign_set_matches:type_name -> offramp.v1.ForeignReference
+	38, // 60: offramp.v1.IptablesFacts.foreign_marks:type_name -> offramp.v1.ForeignReference
+	23, // 61: offramp.v1.NftablesFacts.owners:type_name -> offramp.v1.OwnerCount
+	41, // 62: offramp.v1.NftablesFacts.samples:type_name -> offramp.v1.NftTable
+	13, // 63: offramp.v1.NftablesFacts.list:type_name -> offramp.v1.ListDigest
+	40, // 64: offramp.v1.NftablesFacts.foreign_marks:type_name -> offramp.v1.NftMark
+	42, // 65: offramp.v1.NftTable.base_chains:type_name -> offramp.v1.NftBaseChain
+	43, // 66: offramp.v1.NftTable.set_samples:type_name -> offramp.v1.NftSet
+	46, // 67: offramp.v1.SysctlsFacts.values:type_name -> offramp.v1.Sysctl
 	1,  // 68: offramp.v1.Sysctl.state:type_name -> offramp.v1.SectionState
-	47, // 69: offramp.v1.AddressesFacts.samples:type_name -> offramp.v1.NodeAddress
-	56, // 70: offramp.v1.HistoryFacts.since:type_name -> google.protobuf.Timestamp
-	50, // 71: offramp.v1.HistoryFacts.mode_changes:type_name -> offramp.v1.ModeChange
-	56, // 72: offramp.v1.HistoryFacts.no_kube_proxy_since:type_name -> google.protobuf.Timestamp
-	49, // 73: offramp.v1.HistoryFacts.entries:type_name -> offramp.v1.HistoryEntry
-	56, // 74: offramp.v1.HistoryEntry.at:type_name -> google.protobuf.Timestamp
-	56, // 75: offramp.v1.ModeChange.at:type_name -> google.protobuf.Timestamp
-	3,  // 76: offramp.v1.ModeChange.from:type_name -> offramp.v1.ProxyMode
-	3,  // 77: offramp.v1.ModeChange.to:type_name -> offramp.v1.ProxyMode
-	53, // 78: offramp.v1.HostFacts.features:type_name -> offramp.v1.KernelFeature
-	54, // 79: offramp.v1.HostFacts.programs:type_name -> offramp.v1.HostProgram
-	22, // 80: offramp.v1.HostFacts.accounting_objects:type_name -> offramp.v1.OwnerCount
-	55, // 81: offramp.v1.HostFacts.files:type_name -> offramp.v1.HostFile
-	6,  // 82: offramp.v1.KernelFeature.state:type_name -> offramp.v1.FeatureState
-	3,  // 83: offramp.v1.KernelFeature.needed_by:type_name -> offramp.v1.ProxyMode
-	84, // [84:84] is the sub-list for method output_type
-	84, // [84:84] is the sub-list for method input_type
-	84, // [84:84] is the sub-list for extension type_name
-	84, // [84:84] is the sub-list for extension extendee
-	0,  // [0:84] is the sub-list for field type_name
+	48, // 69: offramp.v1.AddressesFacts.samples:type_name -> offramp.v1.NodeAddress
+	57, // 70: offramp.v1.HistoryFacts.since:type_name -> google.protobuf.Timestamp
+	51, // 71: offramp.v1.HistoryFacts.mode_changes:type_name -> offramp.v1.ModeChange
+	57, // 72: offramp.v1.HistoryFacts.no_kube_proxy_since:type_name -> google.protobuf.Timestamp
+	50, // 73: offramp.v1.HistoryFacts.entries:type_name -> offramp.v1.HistoryEntry
+	57, // 74: offramp.v1.HistoryEntry.at:type_name -> google.protobuf.Timestamp
+	6,  // 75: offramp.v1.HistoryEntry.end:type_name -> offramp.v1.RunEnd
+	57, // 76: offramp.v1.ModeChange.at:type_name -> google.protobuf.Timestamp
+	3,  // 77: offramp.v1.ModeChange.from:type_name -> offramp.v1.ProxyMode
+	3,  // 78: offramp.v1.ModeChange.to:type_name -> offramp.v1.ProxyMode
+	54, // 79: offramp.v1.HostFacts.features:type_name -> offramp.v1.KernelFeature
+	55, // 80: offramp.v1.HostFacts.programs:type_name -> offramp.v1.HostProgram
+	23, // 81: offramp.v1.HostFacts.accounting_objects:type_name -> offramp.v1.OwnerCount
+	56, // 82: offramp.v1.HostFacts.files:type_name -> offramp.v1.HostFile
+	7,  // 83: offramp.v1.KernelFeature.state:type_name -> offramp.v1.FeatureState
+	3,  // 84: offramp.v1.KernelFeature.needed_by:type_name -> offramp.v1.ProxyMode
+	85, // [85:85] is the sub-list for method output_type
+	85, // [85:85] is the sub-list for method input_type
+	85, // [85:85] is the sub-list for extension type_name
+	85, // [85:85] is the sub-list for extension extendee
+	0,  // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_offramp_v1_facts_proto_init() }
@@ -5339,7 +5413,7 @@ func file_offramp_v1_facts_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_offramp_v1_facts_proto_rawDesc), len(file_offramp_v1_facts_proto_rawDesc)),
-			NumEnums:      8,
+			NumEnums:      9,
 			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
