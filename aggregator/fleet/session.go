@@ -27,6 +27,21 @@ type Session struct {
 	link  Link
 }
 
+// Greet returns what is known of the node that says Hello. It takes nothing from the node's owner: an agent that finds out from
+// the answer that it has a stream to this aggregator already goes away again. The Hello must have been judged.
+func (s *Store) Greet(hello *offrampv1.Hello) []*offrampv1.SectionDigest {
+	s.mu.Lock()
+	n, fresh := s.meet(hello.GetNode())
+	n.mu.Lock()
+	s.mu.Unlock()
+	known := n.known()
+	n.mu.Unlock()
+	if fresh {
+		s.watchers.tell(n.name)
+	}
+	return known
+}
+
 // Join makes the sender of a Hello the owner of its node and closes the link of the owner before. It returns what is known
 // of the node. The Hello must have been judged.
 func (s *Store) Join(hello *offrampv1.Hello, link Link) (*Session, []*offrampv1.SectionDigest) {
@@ -42,18 +57,24 @@ func (s *Store) Join(hello *offrampv1.Hello, link Link) (*Session, []*offrampv1.
 func (s *Store) join(hello *offrampv1.Hello, session *Session) ([]*offrampv1.SectionDigest, *Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.nodes[hello.GetNode()]
-	if n == nil {
-		n = &node{name: hello.GetNode(), since: s.config.Now()}
-		s.nodes[n.name] = n
-		s.sorted = nil
-	}
+	n, _ := s.meet(hello.GetNode())
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	replaced := n.session
 	session.node, n.session, n.agentVersion = n, session, hello.GetAgentVersion()
 	n.keepSkew(hello.GetNow().AsTime(), s.config.Now(), hello.GetNow() != nil)
 	return n.known(), replaced
+}
+
+// meet finds a node, or makes one that has not reported. The caller holds s.mu.
+func (s *Store) meet(name string) (n *node, fresh bool) {
+	if n = s.nodes[name]; n != nil {
+		return n, false
+	}
+	n = &node{name: name, since: s.config.Now()}
+	s.nodes[name] = n
+	s.sorted = nil
+	return n, true
 }
 
 func (n *node) known() []*offrampv1.SectionDigest {

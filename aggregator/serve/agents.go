@@ -1,9 +1,11 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -21,8 +23,10 @@ import (
 type agents struct {
 	offrampv1.UnimplementedAgentServiceServer
 
-	store    *fleet.Store
-	version  string
+	store   *fleet.Store
+	version string
+	// replica names this process (agent.proto).
+	replica  string
 	timeouts timeouts
 	streams  *streams
 	desk     *orders.Desk
@@ -38,17 +42,18 @@ func (a *agents) Connect(stream grpc.BidiStreamingServer[offrampv1.ConnectReques
 	return err
 }
 
-// converse holds the order of agent.proto: Hello, Welcome, first Report, then whatever comes.
+// converse holds the order of agent.proto: Hello, Welcome, first Report, then whatever comes. The node is the stream's from the
+// first Report on, not from Hello: an agent that reads in the Welcome that it is here already goes away without one.
 func (a *agents) converse(l *link) error {
 	hello, err := a.hello(l)
 	if err != nil {
 		return err
 	}
-	session, known := a.store.Join(hello, l)
-	defer session.Leave()
-	if err := a.begin(l, session, known); err != nil {
+	session, err := a.begin(l, hello)
+	if err != nil {
 		return err
 	}
+	defer session.Leave()
 	if l.orders, err = a.desk.Join(l.node, l); err != nil {
 		return err
 	}
@@ -97,24 +102,43 @@ func checkHello(hello *offrampv1.Hello) error {
 	}
 }
 
-// begin sends the Welcome and waits for the first Report.
-func (a *agents) begin(l *link, session *fleet.Session, known []*offrampv1.SectionDigest) error {
+// begin sends the Welcome, waits for the first Report and makes the node the stream's.
+func (a *agents) begin(l *link, hello *offrampv1.Hello) (*fleet.Session, error) {
 	defer l.within(a.timeouts.report, errNoReport)()
+	known := a.store.Greet(hello)
 	welcome := &offrampv1.Welcome{
-		Known: known, AggregatorVersion: a.version,
+		Known: known, AggregatorVersion: a.version, Replica: a.replica,
 		HeartbeatInterval: durationpb.New(a.store.HeartbeatInterval()),
 	}
 	if err := l.send(&offrampv1.ConnectResponse{Message: &offrampv1.ConnectResponse_Welcome{Welcome: welcome}}, a.timeouts.report); err != nil {
-		return err
+		return nil, err
 	}
 	message, err := l.receive()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if message.GetReport() == nil {
-		return outOfOrder("%s before the first Report", name(message))
+		return nil, outOfOrder("%s before the first Report", name(message))
 	}
-	return session.Report(message.GetReport())
+	return a.own(l, hello, known, message.GetReport())
+}
+
+// own takes the node over with a first Report, which leaves out what the Welcome named.
+func (a *agents) own(l *link, hello *offrampv1.Hello, welcomed []*offrampv1.SectionDigest, first *offrampv1.Report) (*fleet.Session, error) {
+	session, known := a.store.Join(hello, l)
+	err := errOvertaken
+	if slices.EqualFunc(welcomed, known, sameDigest) {
+		err = session.Report(first)
+	}
+	if err != nil {
+		session.Leave()
+		return nil, err
+	}
+	return session, nil
+}
+
+func sameDigest(a, b *offrampv1.SectionDigest) bool {
+	return a.GetKind() == b.GetKind() && bytes.Equal(a.GetDigest(), b.GetDigest())
 }
 
 func (a *agents) handle(l *link, session *fleet.Session, message *offrampv1.ConnectRequest) error {

@@ -196,15 +196,62 @@ func TestSlowToReport(t *testing.T) {
 	l.join("a").ends(codes.DeadlineExceeded)
 }
 
+// A node is taken over by a Report. A Hello alone, of an agent that finds out that it is here already, harms nobody.
 func TestTwoAgentsOfOneNode(t *testing.T) {
 	l := startLab(t, short(), nil)
 	first := l.report("a", kernelSection("6.1.0"))
 	second := l.join("a")
+	first.send(report(setsSection(1)))
+	l.waitFor("the first agent's next report", func() bool { return l.store.Summary(1, "a").GetInventory().GetIpsets() == 1 })
+	second.gone()
+	first.send(report(setsSection(2)))
+	l.waitFor("another one after the second has gone", func() bool { return l.store.Summary(1, "a").GetInventory().GetIpsets() == 2 })
+	third := l.join("a")
+	third.send(report(setsSection(3)))
 	first.ends(codes.Aborted)
-	second.send(report(setsSection(2)))
-	l.waitFor("the second agent's report", func() bool { return l.store.Summary(1, "a").GetInventory().GetIpsets() == 2 })
+	l.waitFor("the third agent's report", func() bool { return l.store.Summary(1, "a").GetInventory().GetIpsets() == 3 })
 	if !l.store.Summary(1, "a").GetConnected() {
 		t.Error("the node counts as not connected")
+	}
+}
+
+// A first Report leaves out what its Welcome named. Where another stream has said something else since, it would leave that for
+// true: it is not taken, and the next Welcome names what is there.
+func TestOvertakenByAnotherStream(t *testing.T) {
+	l := startLab(t, short(), nil)
+	first := l.report("a", setsSection(1))
+	second := l.join("a")
+	first.send(report(setsSection(2)))
+	l.waitFor("the first agent's report", func() bool { return l.store.Summary(1, "a").GetInventory().GetIpsets() == 2 })
+	second.send(report(kernelSection("6.1.0")))
+	second.ends(codes.Unavailable)
+	if got := l.store.Summary(1, "a"); got.GetKernelRelease() != "" || got.GetInventory().GetIpsets() != 2 {
+		t.Errorf("the report was taken: %v", got)
+	}
+}
+
+// An agent that is greeted and says no more is a node that nobody knows anything of, not none.
+func TestGreetedNodeIsUnknown(t *testing.T) {
+	l := startLab(t, short(), nil)
+	l.join("a")
+	if got := l.store.Summary(1, "a"); got.GetAssessment().GetReady() != v1.Verdict_VERDICT_UNKNOWN || got.GetConnected() {
+		t.Errorf("got %v", got)
+	}
+}
+
+// Every stream of one process is told the same name, that of the next process another.
+func TestReplicaIsTheProcess(t *testing.T) {
+	l := startLab(t, short(), nil)
+	name := func() string {
+		c := l.connect()
+		c.send(hello("a"))
+		return c.recv().GetWelcome().GetReplica()
+	}
+	one, two := name(), name()
+	l.restart(l.store)
+	three := name()
+	if one == "" || len(one) > 64 || one != two || two == three {
+		t.Errorf("replicas %q, %q and after a restart %q", one, two, three)
 	}
 }
 

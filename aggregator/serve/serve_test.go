@@ -125,6 +125,14 @@ func (l *lab) dial() *grpc.ClientConn {
 type caller struct {
 	t      *testing.T
 	stream grpc.BidiStreamingClient[v1.ConnectRequest, v1.ConnectResponse]
+	cancel func()
+}
+
+// gone ends the stream as an agent does that goes away, and waits until that is known here.
+func (c *caller) gone() {
+	c.t.Helper()
+	c.cancel()
+	c.ends(codes.Canceled)
 }
 
 func (l *lab) connect() *caller {
@@ -135,7 +143,7 @@ func (l *lab) connect() *caller {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return &caller{t: l.t, stream: stream}
+	return &caller{t: l.t, stream: stream, cancel: cancel}
 }
 
 // join is a hand-driven agent that said Hello and was welcomed.

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -91,7 +92,7 @@ func newServer(config Config, limits timeouts) *Server {
 	}
 	s.desk = orders.New(orders.Config{Log: config.Log, Unasked: written.unasked})
 	offrampv1.RegisterAgentServiceServer(s.grpc, &agents{
-		store: config.Store, version: config.Version, timeouts: limits, streams: s.streams, desk: s.desk, log: config.Log,
+		store: config.Store, version: config.Version, replica: rand.Text(), timeouts: limits, streams: s.streams, desk: s.desk, log: config.Log,
 	})
 	offrampv1.RegisterCleanupServiceServer(s.grpc, &cleanups{desk: s.desk, audit: written, streams: s.streams})
 	offrampv1.RegisterFleetServiceServer(s.grpc, &questions{

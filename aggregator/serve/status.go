@@ -17,12 +17,14 @@ var (
 	errNoHello  = errors.New("no Hello came in time")
 	errNoReport = errors.New("no first Report came in time")
 	errNotTaken = errors.New("the agent does not take its messages")
+	// errOvertaken: what the first Report leaves out is not what is known here any more. The next Welcome names that.
+	errOvertaken = errors.New("another stream of this node reported meanwhile; come again")
 )
 
 // code gives the status of these reasons and of the fleet's; ok is false for other errors.
 func code(err error) (code codes.Code, ok bool) {
 	switch {
-	case errors.Is(err, errDraining):
+	case errors.Is(err, errDraining), errors.Is(err, errOvertaken):
 		return codes.Unavailable, true
 	case errors.Is(err, errNoHello), errors.Is(err, errNoReport), errors.Is(err, errNotTaken):
 		return codes.DeadlineExceeded, true
