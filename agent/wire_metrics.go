@@ -23,7 +23,8 @@ type measured struct {
 func (m *measured) Scan(ctx context.Context) *offrampv1.NodeFacts {
 	began := m.now()
 	facts := m.Watcher.Scan(ctx)
-	m.counts.Scanned(facts, m.now().Sub(began))
+	ended := m.now()
+	m.counts.Scanned(facts, ended, ended.Sub(began))
 	return facts
 }
 

@@ -15,7 +15,7 @@ import (
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
-// Metrics are an agent's. Safe for use by several goroutines. docs/audit.md lists them; a test compares.
+// Metrics are an agent's. Safe for use by several goroutines. docs/metrics.md lists them; a test compares.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -29,11 +29,12 @@ type Metrics struct {
 	scanSeconds prometheus.Gauge
 	sectionRead *prometheus.GaugeVec
 	unreadable  *prometheus.GaugeVec
+	node        *node
 }
 
 // New makes metrics that start at nothing. Counters of each outcome are there from the beginning, so that the first one counts.
 func New() *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry()}
+	m := &Metrics{registry: prometheus.NewRegistry(), node: newNode()}
 	m.cleanups = counters("offramp_agent_cleanups_total", "Clean-ups and restores that ended, by method and outcome.", "method", "outcome")
 	m.lastSeconds = gauges("offramp_agent_cleanup_last_duration_seconds", "How long the last one took, by method.", "method")
 	m.lastEnd = gauges("offramp_agent_cleanup_last_timestamp_seconds", "When the last one ended, by method.", "method")
@@ -44,7 +45,7 @@ func New() *Metrics {
 	m.sectionRead = gauges("offramp_agent_section_read_duration_seconds", "How long a section took when it was read last, retries included.", "section")
 	m.unreadable = gauges("offramp_agent_section_unreadable", "1 where a section could not be read, or kept changing.", "section")
 	m.registry.MustRegister(
-		m.cleanups, m.lastSeconds, m.lastEnd, m.remaining, m.broken, m.scans, m.scanSeconds, m.sectionRead, m.unreadable,
+		m.cleanups, m.lastSeconds, m.lastEnd, m.remaining, m.broken, m.scans, m.scanSeconds, m.sectionRead, m.unreadable, m.node,
 	)
 	for _, method := range []string{audit.MethodApply, audit.MethodRestore} {
 		for _, outcome := range audit.Outcomes() {
@@ -77,10 +78,11 @@ func (m *Metrics) Finished(entry *audit.Entry) {
 	}
 }
 
-// Scanned notes a reading of the node.
-func (m *Metrics) Scanned(facts *offrampv1.NodeFacts, took time.Duration) {
+// Scanned notes a reading of the node that ended at a moment.
+func (m *Metrics) Scanned(facts *offrampv1.NodeFacts, ended time.Time, took time.Duration) {
 	m.scans.Inc()
 	m.scanSeconds.Set(took.Seconds())
+	m.node.read(facts, ended)
 	for _, section := range facts.GetSections() {
 		word := render.Word(section.GetKind())
 		m.sectionRead.WithLabelValues(word).Set(section.GetVolatile().GetReadTook().AsDuration().Seconds())

@@ -64,6 +64,7 @@ type Log struct {
 	mu   sync.Mutex
 	to   io.Writer
 	told *slog.Logger
+	also func(Record)
 }
 
 // New writes to a file, each record in one write. What cannot be written is told to the log, record and all.
@@ -72,10 +73,16 @@ func New(to io.Writer, log *slog.Logger) *Log { return &Log{to: to, told: log} }
 // ToLog makes records of the program's own log out of audit records.
 func ToLog(log *slog.Logger) *Log { return &Log{told: log} }
 
+// Also has every record handed to somebody else, too. It is to be called before the first Write.
+func (l *Log) Also(also func(Record)) { l.also = also }
+
 // Write writes a record.
 func (l *Log) Write(record Record) {
 	record.Time = record.Time.UTC()
 	record.Message = short(record.Message)
+	if l.also != nil {
+		l.also(record)
+	}
 	line, err := json.Marshal(record)
 	if err == nil && l.to != nil {
 		l.mu.Lock()

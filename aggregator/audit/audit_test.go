@@ -46,6 +46,18 @@ func TestOneLine(t *testing.T) {
 	}
 }
 
+// Who counts records has them all, in the log or in a file.
+func TestAlso(t *testing.T) {
+	var counted []string
+	for _, log := range []*audit.Log{audit.New(&bytes.Buffer{}, slog.New(slog.DiscardHandler)), audit.ToLog(slog.New(slog.DiscardHandler))} {
+		log.Also(func(record audit.Record) { counted = append(counted, record.Event+" "+record.Outcome) })
+		log.Write(record())
+	}
+	if strings.Join(counted, ", ") != "order done, order done" {
+		t.Errorf("counted %v", counted)
+	}
+}
+
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no room") }

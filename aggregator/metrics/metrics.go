@@ -1,5 +1,6 @@
-// Package metrics tells Prometheus what an aggregator knows. Everything is asked for when it is scraped; no label has more values
-// than this code knows of: none is a node, a Service or an address.
+// Package metrics tells Prometheus what an aggregator knows. Everything is asked for when it is scraped. No label has more values
+// than this code knows of, but for the pools, of which an answer has 100 at most: none is a node, a Service or an address.
+// docs/metrics.md lists them; a test compares.
 package metrics
 
 import (
@@ -11,48 +12,30 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"offramp.dev/offramp/aggregator/fleet"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
 // Sources are where the figures come from. Each may be nil, and its metrics are then left out.
 type Sources struct {
-	// Readiness sums up the fleet for the target nftables.
+	// Readiness sums up the fleet for the target nftables, Figures what that leaves out.
 	Readiness func() *offrampv1.GetReadinessResponse
+	Figures   func() fleet.Figures
+	// ServerVersion is the version of the API server, "v1.37.2"; empty while it is not known.
+	ServerVersion func() string
 	// ServerExpiry is when the certificate shown expires, AuthorityExpiry when the authority that the aggregator made does; zero
 	// when there is none.
 	ServerExpiry, AuthorityExpiry func() time.Time
 	// Refusals is how many calls were refused since the start.
 	Refusals func() int64
+	// Orders counts what was passed on to nodes.
+	Orders *Orders
+	// Version is the aggregator's own.
+	Version string
 }
 
-// collector asks the sources at each scrape.
-type collector struct {
-	sources Sources
-
-	nodes, verdicts, leftovers, findings, expiry, refused *prometheus.Desc
-}
-
-func newCollector(sources Sources) *collector {
-	describe := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("offramp_aggregator_"+name, help, labels, nil)
-	}
-	return &collector{
-		sources:   sources,
-		nodes:     describe("nodes", "Nodes, by phase.", "phase"),
-		verdicts:  describe("nodes_ready", "Nodes, by whether they could go to nftables mode.", "verdict"),
-		leftovers: describe("nodes_with_leftovers", "Nodes with something left of another mode."),
-		findings:  describe("nodes_with_finding", "Nodes with a finding for the target nftables, by its id.", "finding", "severity"),
-		expiry:    describe("certificate_expiry_timestamp_seconds", "When a certificate expires: of the server, or of the authority that the aggregator made.", "certificate"),
-		refused:   describe("refused_calls_total", "Calls that were refused for who made them."),
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{c.nodes, c.verdicts, c.leftovers, c.findings, c.expiry, c.refused} {
-		to <- one
-	}
-}
+// emit hands over the value of a gauge, with the values of its labels.
+type emit func(what *prometheus.Desc, value float64, labels ...string)
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(to chan<- prometheus.Metric) {
@@ -62,6 +45,22 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if c.sources.Readiness != nil {
 		c.fleet(c.sources.Readiness(), gauge)
 	}
+	if c.sources.Figures != nil {
+		c.figures(c.sources.Figures(), gauge)
+	}
+	if c.sources.ServerVersion != nil {
+		c.deadline(c.sources.ServerVersion(), gauge)
+	}
+	c.expiries(gauge)
+	if c.sources.Version != "" {
+		gauge(c.build, 1, c.sources.Version)
+	}
+	if c.sources.Refusals != nil {
+		to <- prometheus.MustNewConstMetric(c.refused, prometheus.CounterValue, float64(c.sources.Refusals()))
+	}
+}
+
+func (c *collector) expiries(gauge emit) {
 	for name, when := range map[string]func() time.Time{"server": c.sources.ServerExpiry, "authority": c.sources.AuthorityExpiry} {
 		if when == nil {
 			continue
@@ -69,29 +68,6 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		if at := when(); !at.IsZero() {
 			gauge(c.expiry, float64(at.Unix()), name)
 		}
-	}
-	if c.sources.Refusals != nil {
-		to <- prometheus.MustNewConstMetric(c.refused, prometheus.CounterValue, float64(c.sources.Refusals()))
-	}
-}
-
-// fleet gives every phase, also those that no node is in, so that an alert on one of them has something to look at.
-func (c *collector) fleet(sum *offrampv1.GetReadinessResponse, gauge func(*prometheus.Desc, float64, ...string)) {
-	phases := map[offrampv1.Phase]uint64{}
-	for _, count := range sum.GetPhases() {
-		phases[count.GetPhase()] = count.GetNodes()
-	}
-	for number := range offrampv1.Phase_name {
-		if phase := offrampv1.Phase(number); phase != offrampv1.Phase_PHASE_UNSPECIFIED {
-			gauge(c.nodes, float64(phases[phase]), word(phase.String(), "PHASE_"))
-		}
-	}
-	gauge(c.verdicts, float64(sum.GetReady()), "ready")
-	gauge(c.verdicts, float64(sum.GetBlocked()), "blocked")
-	gauge(c.verdicts, float64(sum.GetUnknown()), "unknown")
-	gauge(c.leftovers, float64(sum.GetWithLeftovers()))
-	for _, finding := range sum.GetFindings() {
-		gauge(c.findings, float64(finding.GetNodes()), finding.GetId(), word(finding.GetSeverity().String(), "SEVERITY_"))
 	}
 }
 
@@ -103,5 +79,8 @@ func word(name, prefix string) string {
 func Handler(sources Sources) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newCollector(sources), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if sources.Orders != nil {
+		registry.MustRegister(sources.Orders.counts)
+	}
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }

@@ -87,3 +87,12 @@ func AnyLeft(left *offrampv1.Leftovers) bool {
 	return left.GetVirtualServers()+left.GetLinks()+left.GetLinkAddresses()+left.GetIpsets()+left.GetIpsetEntries()+
 		left.GetChains()+left.GetJumps()+left.GetTables() > 0
 }
+
+// LeftoverKinds is what Leftovers counts, by the words that metrics use: every kind, also those of which there are none.
+func LeftoverKinds(left *offrampv1.Leftovers) map[string]uint64 {
+	return map[string]uint64{
+		"virtual-servers": left.GetVirtualServers(), "links": left.GetLinks(), "link-addresses": left.GetLinkAddresses(),
+		"ipsets": left.GetIpsets(), "ipset-entries": left.GetIpsetEntries(),
+		"chains": left.GetChains(), "jumps": left.GetJumps(), "tables": left.GetTables(),
+	}
+}

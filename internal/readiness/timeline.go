@@ -23,3 +23,14 @@ func Timeline() []*offrampv1.Milestone {
 		{Version: "1.46", What: "the feature gate KubeProxyIPVS is gone: a configuration that names it is refused", Source: kep, Planned: true},
 	}
 }
+
+// MinorsLeft is how many minor versions of Kubernetes lie between a version, such as "v1.37.2", and the one whose kube-proxy does
+// not start in ipvs mode any more, and the one that has no code for it: 0 at that version, negative after it. ok is false for what
+// is no version of Kubernetes 1.
+func MinorsLeft(version string) (refused, removed int, ok bool) {
+	major, minor, ok := versionOf(version)
+	if !ok || major != 1 {
+		return 0, 0, false
+	}
+	return minorGateOff - minor, minorCodeGone - minor, true
+}
