@@ -134,7 +134,7 @@ func (s *runSettings) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	store := fleet.New(fleet.Config{
-		Assess: around.assess, Cluster: around, SoakFirst: s.cluster.soakFirst, Soak: s.cluster.soakOther, Log: log,
+		Assess: around.assess, Cluster: around, AsksCluster: around.client != nil, SoakFirst: s.cluster.soakFirst, Soak: s.cluster.soakOther, Log: log,
 		HeartbeatInterval: s.heartbeat, SilentAfter: s.silentAfter, ForgetAfter: s.forgetAfter,
 	})
 	//nolint:contextcheck // each call brings its own context

@@ -41,7 +41,7 @@ func TestReadiness(t *testing.T) {
 	if got.GetVerdict() != blocked || len(got.GetClusterFindings()) != 1 || len(got.GetUnread()) != 1 || len(got.GetSteps()) != 2 {
 		t.Errorf("of the fleet as a whole: %v", got)
 	}
-	got.Verdict, got.ClusterFindings, got.Unread, got.Steps = 0, nil, nil, nil
+	got.Verdict, got.ClusterFindings, got.Unread, got.Steps, got.Incomplete = 0, nil, nil, nil, ""
 	got.Pools, got.Kernels, got.OsImages = nil, nil, nil
 	if !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

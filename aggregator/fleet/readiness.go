@@ -32,6 +32,7 @@ func (s *Store) Readiness(target offrampv1.Target, filter Filter, version string
 		_, standings = s.count(s.moment(offrampv1.Target_TARGET_NFTABLES), filter)
 	}
 	answer.Upgrade, _ = readiness.Upgrade(version, m.facts, standings)
+	holdBack(answer.GetUpgrade(), answer.GetIncomplete())
 	return answer
 }
 
@@ -250,13 +251,14 @@ func (t *tally) cluster() {
 	readiness.AcceptFindings(findings, t.moment.acceptedOn(""))
 	t.answer.ClusterFindings = findings
 	t.answer.Unread = unread(t.moment.facts)
+	t.answer.Incomplete = t.store.incomplete(t.moment)
 	blocker := slices.ContainsFunc(findings, func(finding *offrampv1.Finding) bool {
 		return finding.GetSeverity() == offrampv1.Severity_SEVERITY_BLOCKER && !finding.GetUndecided() && finding.GetAccepted() == nil
 	})
 	switch {
 	case blocker || t.answer.GetBlocked() > 0:
 		t.answer.Verdict = offrampv1.Verdict_VERDICT_BLOCKED
-	case t.answer.GetUnknown() > 0 || t.answer.GetNodes() == 0:
+	case t.answer.GetUnknown() > 0 || t.answer.GetNodes() == 0 || t.answer.GetIncomplete() != "":
 		t.answer.Verdict = offrampv1.Verdict_VERDICT_UNKNOWN
 	default:
 		t.answer.Verdict = offrampv1.Verdict_VERDICT_READY

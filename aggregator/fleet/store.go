@@ -28,6 +28,8 @@ type Config struct {
 	ForgetAfter time.Duration
 	// Cluster is what else is known of the nodes. Default: nothing.
 	Cluster Cluster
+	// AsksCluster says that the Kubernetes API is asked which nodes there are: until it has told, no answer is complete.
+	AsksCluster bool
 	// SoakFirst is how long the first node of a pool that switched must be clean and in sync to be done (default 8 h), Soak how
 	// long every other one must (default 15 min).
 	SoakFirst, Soak time.Duration

@@ -72,7 +72,7 @@ func (q *questions) ListNodes(_ context.Context, request *offrampv1.ListNodesReq
 		return nil, err
 	}
 	nodes, more := q.store.Summaries(target, filter, after, size)
-	answer := &offrampv1.ListNodesResponse{Nodes: nodes, At: timestamppb.Now()}
+	answer := &offrampv1.ListNodesResponse{Nodes: nodes, At: timestamppb.Now(), Incomplete: q.store.Incomplete()}
 	if more {
 		answer.NextPageToken = makeToken(nodes[len(nodes)-1].GetNode())
 	}
