@@ -1,13 +1,14 @@
 package deploycheck
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/yaml"
 )
 
 // foreign are kinds of other projects' that the API server knows once those are installed. Their schema is not at hand.
@@ -19,24 +20,29 @@ func foreign() map[string]bool {
 	}
 }
 
-// Typed decodes an object with the API's own types, strictly: an unknown or doubled field is an error, as with
-// kubectl apply --validate=strict. It is nil, without an error, for another project's kind.
-func Typed(object Object) (runtime.Object, error) {
+// Types decodes objects with the API's own types. Use NewTypes.
+type Types struct{ decoder runtime.Decoder }
+
+// NewTypes knows the built-in kinds and CustomResourceDefinition.
+func NewTypes() (*Types, error) {
+	known := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(known), apiextensions.AddToScheme(known)); err != nil {
+		return nil, fmt.Errorf("gather the API's types: %w", err)
+	}
+	return &Types{serializer.NewCodecFactory(known, serializer.EnableStrict).UniversalDeserializer()}, nil
+}
+
+// Decode is strict: an unknown or doubled field is an error, as with kubectl apply --validate=strict. The answer is nil, without
+// an error, for another project's kind.
+func (t *Types) Decode(object Object) (runtime.Object, error) {
 	if foreign()[fmt.Sprint(object["apiVersion"], "/", object["kind"])] {
 		return nil, nil
 	}
-	known := runtime.NewScheme()
-	if err := scheme.AddToScheme(known); err != nil {
-		return nil, err
-	}
-	if err := apiextensions.AddToScheme(known); err != nil {
-		return nil, err
-	}
-	text, err := yaml.Marshal(object)
+	text, err := json.Marshal(object)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", object.Name(), err)
 	}
-	typed, _, err := serializer.NewCodecFactory(known, serializer.EnableStrict).UniversalDeserializer().Decode(text, nil, nil)
+	typed, _, err := t.decoder.Decode(text, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", object.Name(), err)
 	}
