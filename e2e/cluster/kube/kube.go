@@ -1,4 +1,4 @@
-// Package kube builds the real kube-proxy, kube-apiserver and etcd from their nested modules under e2e/kube, once, into
+// Package kube builds the real kube-proxy, kube-apiserver, etcd, kubelet and so on from their nested modules under e2e/kube, once, into
 // the lab's cache folder.
 package kube
 
@@ -37,6 +37,14 @@ var (
 	APIServer = Program{"kube-apiserver", "1.37.2", "v1.37", 3}
 	Proxy137  = Program{"kube-proxy", "1.37.2", "v1.37", 4}
 	Proxy134  = Program{"kube-proxy", "1.34.4", "v1.34", 5}
+
+	// What a cluster with real nodes has beside those: see e2e/nodes.
+	Kubelet    = Program{"kubelet", "1.37.2", "v1.37", 3}
+	Controller = Program{"kube-controller-manager", "1.37.2", "v1.37", 3}
+	Scheduler  = Program{"kube-scheduler", "1.37.2", "v1.37", 1}
+	Kubectl    = Program{"kubectl", "1.37.2", "v1.37", 1}
+	CoreDNS    = Program{"coredns", "1.15.0", "coredns", 2}
+	Helm       = Program{"helm", "4.3.2", "helm", 3}
 )
 
 // Build returns the path of a static binary of the program. The first time, and when its module has changed, it builds
@@ -131,9 +139,9 @@ func (p Program) arguments(output string) []string {
 	return []string{"build", "-trimpath", "-ldflags", "-s -w " + p.stamps(), "-o", output, "./" + p.Name}
 }
 
-// stamps sets what upstream's release build sets. etcd has its version in its source.
+// stamps sets what upstream's release build sets. The others have their versions in their source.
 func (p Program) stamps() string {
-	if p == Etcd {
+	if p == Etcd || p == CoreDNS || p == Helm {
 		return ""
 	}
 	parts := strings.Split(p.Version, ".")

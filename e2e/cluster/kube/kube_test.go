@@ -17,6 +17,11 @@ func TestVersions(t *testing.T) {
 		kube.APIServer: "Kubernetes v1.37.2",
 		kube.Proxy137:  "Kubernetes v1.37.2",
 		kube.Proxy134:  "Kubernetes v1.34.4",
+
+		kube.Kubelet:    "Kubernetes v1.37.2",
+		kube.Controller: "Kubernetes v1.37.2",
+		kube.Scheduler:  "Kubernetes v1.37.2",
+		kube.CoreDNS:    "CoreDNS-1.15.0",
 	} {
 		t.Run(program.Name+" "+program.Version, func(t *testing.T) {
 			there, err := kube.Cached(t.Context(), program)
