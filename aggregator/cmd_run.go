@@ -143,11 +143,18 @@ func (s *runSettings) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}))
 	around.store, around.server = store, server
 	log.Info("listening", "address", listener.Addr().String(), "tls", !s.plaintext, "version", version.Get().Version)
+	sources := figures(identified, around, audited)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return server.Serve(ctx, listener) })
+	// Health is told until the last call has ended, so that whoever asks hears of the draining.
+	health, ended := context.WithCancel(context.WithoutCancel(ctx))
+	defer ended()
+	group.Go(func() error {
+		defer ended()
+		return server.Serve(ctx, listener)
+	})
+	group.Go(func() error { return s.serveMetrics(health, sources, around.ready(ctx, identified.tls), log) })
 	group.Go(func() error { store.Run(ctx); return nil })
 	group.Go(func() error { serve.WarnOfExpiry(ctx, identified.tls, log); return nil })
-	group.Go(func() error { return s.serveMetrics(ctx, identified, store, log) })
 	for _, run := range identified.run {
 		group.Go(func() error { run(ctx); return nil })
 	}

@@ -5,13 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"time"
 
-	"offramp.dev/offramp/aggregator/fleet"
 	"offramp.dev/offramp/aggregator/metrics"
-	"offramp.dev/offramp/aggregator/serve"
 	"offramp.dev/offramp/internal/scrape"
-	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
 func isAddress(text string) bool {
@@ -19,8 +15,8 @@ func isAddress(text string) bool {
 	return err == nil && port != ""
 }
 
-// serveMetrics serves metrics until ctx ends, where somebody asked for them.
-func (s *runSettings) serveMetrics(ctx context.Context, made *identified, store *fleet.Store, log *slog.Logger) error {
+// serveMetrics serves metrics and health until ctx ends, where somebody asked for them.
+func (s *runSettings) serveMetrics(ctx context.Context, sources metrics.Sources, ready func() error, log *slog.Logger) error {
 	if s.metrics == "" {
 		return nil
 	}
@@ -29,11 +25,5 @@ func (s *runSettings) serveMetrics(ctx context.Context, made *identified, store 
 		return fmt.Errorf("serve metrics: %w", err)
 	}
 	log.Info("serving metrics", "address", listener.Addr().String())
-	return scrape.Serve(ctx, listener, metrics.Handler(metrics.Sources{
-		Readiness: func() *offrampv1.GetReadinessResponse {
-			return store.Readiness(offrampv1.Target_TARGET_NFTABLES, fleet.Filter{}, "")
-		},
-		ServerExpiry:    func() time.Time { return serve.CertificateExpiry(made.tls) },
-		AuthorityExpiry: made.authorityExpiry, Refusals: made.guard.Refusals,
-	}))
+	return scrape.Serve(ctx, listener, scrape.Handlers{Live: scrape.Alive, Ready: ready, Metrics: metrics.Handler(sources)})
 }
