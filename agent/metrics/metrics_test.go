@@ -33,7 +33,7 @@ func reading() *offrampv1.NodeFacts {
 		{Kind: offrampv1.SectionKind_SECTION_KIND_KUBE_PROXY, Stable: present(&offrampv1.SectionStable{Content: &offrampv1.SectionStable_KubeProxy{
 			KubeProxy: &offrampv1.KubeProxyFacts{RunningMode: offrampv1.ProxyMode_PROXY_MODE_NFTABLES},
 		}}), Volatile: &offrampv1.SectionVolatile{Content: &offrampv1.SectionVolatile_KubeProxy{KubeProxy: &offrampv1.KubeProxyVolatile{
-			HealthStatus: http.StatusServiceUnavailable, Syncs: []*offrampv1.FamilySync{
+			HealthStatus: http.StatusServiceUnavailable, StartedAt: timestamppb.New(time.Unix(1800000070, 0)), Syncs: []*offrampv1.FamilySync{
 				{Family: offrampv1.AddressFamily_ADDRESS_FAMILY_IPV4, LastSync: timestamppb.New(time.Unix(1800000090, 25e7)),
 					LastQueued: timestamppb.New(time.Unix(1800000080, 0)), Failures: 3},
 				{Family: offrampv1.AddressFamily_ADDRESS_FAMILY_IPV6, LastQueued: timestamppb.New(time.Unix(1800000080, 0))},

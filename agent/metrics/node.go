@@ -16,7 +16,7 @@ import (
 
 // node tells what the last reading of the node found; nothing before the first one. What could not be told has no series.
 type node struct {
-	ended, modes, leftovers, undecided, synced, queued, failures, healthy *prometheus.Desc
+	ended, modes, leftovers, undecided, synced, queued, failures, started, healthy *prometheus.Desc
 
 	mu    sync.Mutex
 	known []prometheus.Metric
@@ -34,13 +34,14 @@ func newNode() *node {
 		synced:    describe("kube_proxy_last_sync_timestamp_seconds", "When kube-proxy last finished a sync, by its own word.", "family"),
 		queued:    describe("kube_proxy_last_queued_timestamp_seconds", "When kube-proxy was last told of a change, by its own word.", "family"),
 		failures:  describe("kube_proxy_sync_failures_total", "Syncs and restores that failed since kube-proxy started, by its own count.", "family"),
+		started:   describe("kube_proxy_start_time_seconds", "When the oldest process of kube-proxy started, by the node's clock."),
 		healthy:   describe("kube_proxy_healthy", "1 where kube-proxy's /healthz says 200, 0 where it says something else."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (n *node) Describe(to chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{n.ended, n.modes, n.leftovers, n.undecided, n.synced, n.queued, n.failures, n.healthy} {
+	for _, one := range []*prometheus.Desc{n.ended, n.modes, n.leftovers, n.undecided, n.synced, n.queued, n.failures, n.started, n.healthy} {
 		to <- one
 	}
 }
@@ -74,6 +75,9 @@ func (n *node) read(reading *offrampv1.NodeFacts, ended time.Time) {
 	}
 	tell(n.undecided, one(assessment.GetLeftovers().GetUndecided()))
 	kubeProxy := facts.Find(reading, offrampv1.SectionKind_SECTION_KIND_KUBE_PROXY).GetVolatile().GetKubeProxy()
+	if at := kubeProxy.GetStartedAt(); at != nil {
+		tell(n.started, seconds(at))
+	}
 	if status := kubeProxy.GetHealthStatus(); status != 0 {
 		tell(n.healthy, one(status == http.StatusOK))
 	}
@@ -85,15 +89,12 @@ func (n *node) read(reading *offrampv1.NodeFacts, ended time.Time) {
 	n.mu.Unlock()
 }
 
-// family tells of one family. A time that kube-proxy does not know yet is 0, as in its own metrics: never synced is older than any
-// change.
+// family tells of one family. A time that kube-proxy does not know yet is 0: never synced is older than any change.
 func (n *node) family(sync *offrampv1.FamilySync) []prometheus.Metric {
 	family := familyWord(sync.GetFamily())
-	seconds := func(what *prometheus.Desc, at *timestamppb.Timestamp) prometheus.Metric {
-		return prometheus.MustNewConstMetric(what, prometheus.GaugeValue, float64(at.GetSeconds())+float64(at.GetNanos())/1e9, family)
-	}
 	return []prometheus.Metric{
-		seconds(n.synced, sync.GetLastSync()), seconds(n.queued, sync.GetLastQueued()),
+		prometheus.MustNewConstMetric(n.synced, prometheus.GaugeValue, seconds(sync.GetLastSync()), family),
+		prometheus.MustNewConstMetric(n.queued, prometheus.GaugeValue, seconds(sync.GetLastQueued()), family),
 		prometheus.MustNewConstMetric(n.failures, prometheus.CounterValue, float64(sync.GetFailures()), family),
 	}
 }
@@ -115,3 +116,6 @@ func one(is bool) float64 {
 	}
 	return 0
 }
+
+// seconds is 0 for no time.
+func seconds(at *timestamppb.Timestamp) float64 { return float64(at.GetSeconds()) + float64(at.GetNanos())/1e9 }
