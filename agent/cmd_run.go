@@ -13,6 +13,7 @@ import (
 
 	"offramp.dev/offramp/agent/collect"
 	"offramp.dev/offramp/agent/orders"
+	"offramp.dev/offramp/agent/stream"
 	"offramp.dev/offramp/internal/bearer"
 	"offramp.dev/offramp/internal/program"
 	"offramp.dev/offramp/internal/settings"
@@ -60,6 +61,11 @@ func runCommand(c *options) *cobra.Command {
 until SIGTERM or SIGINT. An aggregator that cannot be reached is tried again for
 ever, at growing intervals.
 
+A name is looked up again and again, and each of its addresses (up to 16) is a
+replica of the aggregator that gets a stream of its own; certificates are
+compared with the name. Addresses are remembered in --state-dir and used while
+DNS does not answer. Two addresses of one process get one stream.
+
 With --cleanup=plan it also makes plans of a clean-up when an aggregator passes on
 an order for one; with --cleanup=apply it does them and undoes them, behind the
 same guards as "offramp-agent cleanup". Nobody can override a guard or assert
@@ -75,7 +81,7 @@ are read again for each connection, so that they may be renewed.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context(), cmd.ErrOrStderr()) },
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&d.aggregators, "aggregator", nil, "address of an aggregator, host:port; may be repeated")
+	flags.StringSliceVar(&d.aggregators, "aggregator", nil, "aggregators, host:port: each address of the host is a replica that is reported to; may be repeated")
 	flags.DurationVar(&d.scanInterval, "scan-interval", defaultScanInterval, "how long to wait between two readings of the node")
 	flags.Var(settings.Choice(&d.cleanup, string(orders.Never), string(orders.Plan), string(orders.Apply)), "cleanup",
 		"what aggregators may order: never, plan, apply")
@@ -127,10 +133,8 @@ func (d *daemon) check() error {
 	if len(d.aggregators) == 0 {
 		return program.Usagef("which aggregator? Name it with --aggregator host:port or OFFRAMP_AGGREGATOR")
 	}
-	for _, address := range d.aggregators {
-		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
-			return program.Usagef("--aggregator wants host:port, not %q", address)
-		}
+	if _, err := stream.Targets(d.aggregators); err != nil {
+		return program.Usagef("--aggregator wants host:port: %w", err)
 	}
 	if d.metrics != "" {
 		if _, _, err := net.SplitHostPort(d.metrics); err != nil {

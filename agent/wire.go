@@ -11,6 +11,7 @@ import (
 	"offramp.dev/offramp/agent/audit"
 	"offramp.dev/offramp/agent/cleanup"
 	"offramp.dev/offramp/agent/collect"
+	"offramp.dev/offramp/agent/discover"
 	"offramp.dev/offramp/agent/inventory"
 	"offramp.dev/offramp/agent/memory"
 	"offramp.dev/offramp/agent/metrics"
@@ -66,7 +67,10 @@ func (p parts) reportAndObey(ctx context.Context, r reporting) error {
 	group.Go(func() error { return obey(ctx, r, book) })
 	group.Go(func() error { return serveMetrics(ctx, r, counts) })
 	group.Go(func() error {
-		config := streamConfig(r, watcher)
+		config, err := streamConfig(r, watcher)
+		if err != nil {
+			return err
+		}
 		config.Source = &measured{watcher, counts, r.config.Host.Now}
 		config.Orders = book
 		return stream.Run(ctx, config)
@@ -74,7 +78,7 @@ func (p parts) reportAndObey(ctx context.Context, r reporting) error {
 	return group.Wait()
 }
 
-func streamConfig(r reporting, watcher *collect.Watcher) stream.Config {
+func streamConfig(r reporting, watcher *collect.Watcher) (stream.Config, error) {
 	config := stream.Config{
 		Addresses:    r.aggregators,
 		Credentials:  r.credentials,
@@ -89,5 +93,10 @@ func streamConfig(r reporting, watcher *collect.Watcher) stream.Config {
 	if r.token != nil {
 		config.DialOptions = []grpc.DialOption{grpc.WithPerRPCCredentials(r.token)}
 	}
-	return config
+	if r.stateDir == "" {
+		return config, nil
+	}
+	targets, err := stream.Targets(r.aggregators)
+	config.Finder.Memory = discover.Open(r.stateDir, targets, r.log)
+	return config, err
 }

@@ -3,13 +3,16 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"offramp.dev/offramp/agent/discover"
 	"offramp.dev/offramp/agent/orders"
 	"offramp.dev/offramp/internal/facts"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
@@ -28,8 +31,11 @@ type Source interface {
 
 // Config says what to report, and to whom.
 type Config struct {
-	// Addresses of aggregators, "host:port". Each gets a stream of its own. At least one.
+	// Addresses of aggregators, "host:port", no two alike. A name is looked up again and again; each address that it has is a
+	// replica and gets a stream of its own. At least one.
 	Addresses []string
+	// Finder looks names up. The zero value asks the host's resolver and remembers nothing beyond the process.
+	Finder discover.Finder
 	// Credentials of the connections: TLS, or plaintext where somebody asked for it. Required.
 	Credentials credentials.TransportCredentials
 	// Node is the Kubernetes node name, AgentVersion the version of this program.
@@ -51,7 +57,8 @@ type Config struct {
 	// DialOptions are added to those of every connection, by tests.
 	DialOptions []grpc.DialOption
 
-	limits limits
+	limits  limits
+	targets []discover.Target
 }
 
 // limits are the times that only tests change.
@@ -66,6 +73,8 @@ type limits struct {
 	list time.Duration
 	// answer is how long a question may take from the first look to the last part taken.
 	answer time.Duration
+	// recheck is how long a peer stays back from an aggregator that has a stream by another address; 0 takes recheckAfter.
+	recheck time.Duration
 	// stale is the age of the last scan from which on no heartbeat vouches for it any more; 0 takes staleAfter.
 	stale time.Duration
 }
@@ -91,6 +100,10 @@ func (c Config) withDefaults() (Config, error) {
 	if err := facts.CheckNodeName(c.Node); err != nil {
 		return c, err
 	}
+	var err error
+	if c.targets, err = Targets(c.Addresses); err != nil {
+		return c, err
+	}
 	if c.ScanInterval <= 0 {
 		c.ScanInterval = defaultScanInterval
 	}
@@ -103,14 +116,36 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Rand == nil {
 		c.Rand = rand.Float64
 	}
+	if c.Finder.Log == nil {
+		c.Finder.Log = c.Log
+	}
 	if c.limits == (limits{}) {
 		c.limits = defaultLimits()
 	}
 	if c.limits.answer == 0 {
 		c.limits.answer = defaultLimits().answer
 	}
+	if c.limits.recheck == 0 {
+		c.limits.recheck = recheckAfter
+	}
 	if c.limits.stale == 0 {
 		c.limits.stale = staleAfter(c.ScanInterval)
 	}
 	return c, nil
+}
+
+// Targets reads the addresses of aggregators, each "host:port" and different from the others.
+func Targets(addresses []string) ([]discover.Target, error) {
+	targets := make([]discover.Target, 0, len(addresses))
+	for _, address := range addresses {
+		target, err := discover.Parse(address)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(targets, target) {
+			return nil, fmt.Errorf("the aggregator %s is named twice", target)
+		}
+		targets = append(targets, target)
+	}
+	return targets, nil
 }

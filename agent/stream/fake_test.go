@@ -180,12 +180,18 @@ func (c *call) send(message *v1.ConnectResponse) {
 // welcome takes the Hello and answers it.
 func (c *call) welcome(interval time.Duration, known ...*v1.SectionDigest) *v1.Hello {
 	c.t.Helper()
+	return c.welcomeTo("", interval, known...)
+}
+
+// welcomeTo says which process answers.
+func (c *call) welcomeTo(replica string, interval time.Duration, known ...*v1.SectionDigest) *v1.Hello {
+	c.t.Helper()
 	hello := c.recv().GetHello()
 	if hello == nil {
 		c.t.Fatal("the first message is no Hello")
 	}
 	c.send(&v1.ConnectResponse{Message: &v1.ConnectResponse_Welcome{Welcome: &v1.Welcome{
-		Known: known, HeartbeatInterval: durationpb.New(interval),
+		Known: known, HeartbeatInterval: durationpb.New(interval), Replica: replica,
 	}}})
 	return hello
 }
@@ -211,7 +217,7 @@ func serveFake(t *testing.T) (*fake, grpc.DialOption) {
 
 func testConfig(source Source, dial grpc.DialOption) Config {
 	return Config{
-		Addresses: []string{"fake"}, Credentials: insecure.NewCredentials(), Node: "node-1", AgentVersion: "v0.1.0",
+		Addresses: []string{"192.0.2.1:8443"}, Credentials: insecure.NewCredentials(), Node: "node-1", AgentVersion: "v0.1.0",
 		Source: source, ScanInterval: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler), DialOptions: []grpc.DialOption{dial},
 		limits: limits{firstBackoff: 5 * time.Millisecond, maxBackoff: 20 * time.Millisecond, healthy: time.Second, welcome: patient, list: patient},
 	}

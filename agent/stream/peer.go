@@ -2,8 +2,10 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -11,6 +13,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"offramp.dev/offramp/agent/discover"
 	"offramp.dev/offramp/agent/orders"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
@@ -24,15 +27,32 @@ const (
 	keepaliveTimeout = 20 * time.Second
 )
 
-// peer is one aggregator, as this agent sees it.
+// peer is one aggregator at one address, as this agent sees it.
 type peer struct {
-	config   Config
-	address  string
-	instance string
-	board    *board
-	book     *orders.Book
-	backoff  backoff
-	log      *slog.Logger
+	config Config
+	// authority is the aggregator as it was named: its certificate has to be for that host, whatever the address.
+	authority string
+	member    *member
+	instance  string
+	board     *board
+	book      *orders.Book
+	claims    *claims
+	backoff   backoff
+	log       *slog.Logger
+	// back is the process for which the peer stays back; empty while it does not.
+	back string
+}
+
+// newPeer gives a peer what is its own.
+func newPeer(common peer, target discover.Target, m *member) *peer {
+	own := common
+	own.authority, own.member = target.String(), m
+	own.backoff = backoff{first: own.config.limits.firstBackoff, most: own.config.limits.maxBackoff, rand: own.config.Rand}
+	own.log = own.config.Log.With("aggregator", own.authority)
+	if m.address != own.authority {
+		own.log = own.log.With("address", m.address)
+	}
+	return &own
 }
 
 // run keeps a stream open until ctx ends.
@@ -45,7 +65,31 @@ func (p *peer) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		var twin *twinError
+		if errors.As(err, &twin) {
+			p.stayBack(ctx, twin)
+			continue
+		}
+		p.back = ""
 		p.sleepAfter(ctx, lived, err)
+	}
+}
+
+// stayBack leaves the process to the stream that is there, until that has ended. Now and then the peer looks whether its address
+// leads elsewhere.
+func (p *peer) stayBack(ctx context.Context, twin *twinError) {
+	if p.back != twin.replica {
+		p.log.Info("no second stream to an aggregator that has one by another address", "replica", twin.replica)
+	}
+	p.back = twin.replica
+	p.backoff.reset()
+	recheck := time.NewTimer(jitter(p.config.limits.recheck, p.config.Rand))
+	defer recheck.Stop()
+	select {
+	case <-recheck.C:
+	case <-twin.ended:
+		sleep(ctx, p.backoff.next())
+	case <-ctx.Done():
 	}
 }
 
@@ -77,9 +121,9 @@ func (p *peer) sleepAfter(ctx context.Context, lived time.Duration, err error) {
 }
 
 // attempt makes a connection of its own for one stream and returns how long the stream lived once it was welcome. A new
-// connection each time asks the resolver again and leaves gRPC's own pauses out of ours.
+// connection each time leaves gRPC's own pauses out of ours.
 func (p *peer) attempt(ctx context.Context) (lived time.Duration, err error) {
-	conn, err := grpc.NewClient("passthrough:///"+p.address, p.dialOptions()...)
+	conn, err := grpc.NewClient("passthrough:///"+strings.ReplaceAll(p.member.address, "%", "%25"), p.dialOptions()...)
 	if err != nil {
 		return 0, fmt.Errorf("prepare the connection: %w", err)
 	}
@@ -90,9 +134,17 @@ func (p *peer) attempt(ctx context.Context) (lived time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	p.log.Info("the aggregator listens", "version", c.welcome.GetAggregatorVersion(), "heartbeat_interval", c.interval)
+	// Before the first report, with which the aggregator would end the other stream.
+	release, taken := p.claims.take(c.welcome.GetReplica())
+	if taken != nil {
+		return 0, &twinError{replica: c.welcome.GetReplica(), ended: taken}
+	}
+	defer release()
+	p.log.Info("the aggregator listens", "version", c.welcome.GetAggregatorVersion(), "heartbeat_interval", c.interval, "replica", c.welcome.GetReplica())
 	// An aggregator that was away is not to miss this node for longer than it would take to notice a silent one.
 	p.backoff.within(min(c.interval, p.config.limits.maxBackoff))
+	p.member.streams(true)
+	defer p.member.streams(false)
 	began := time.Now()
 	err = c.hold(ctx)
 	return time.Since(began), err
@@ -101,6 +153,7 @@ func (p *peer) attempt(ctx context.Context) (lived time.Duration, err error) {
 func (p *peer) dialOptions() []grpc.DialOption {
 	return append([]grpc.DialOption{
 		grpc.WithTransportCredentials(p.config.Credentials),
+		grpc.WithAuthority(p.authority),
 		grpc.WithNoProxy(),
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),

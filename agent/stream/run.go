@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"offramp.dev/offramp/agent/discover"
 )
 
 // Run reads the node again and again and reports it to every aggregator until ctx ends; then it returns nil. Every
@@ -23,15 +25,27 @@ func Run(ctx context.Context, config Config) error {
 		return err
 	}
 	group.Go(func() error { scanLoop(ctx, config, board); return nil })
-	for _, address := range config.Addresses {
-		peer := &peer{
-			config: config, address: address, instance: instance, board: board, book: book,
-			backoff: backoff{first: config.limits.firstBackoff, most: config.limits.maxBackoff, rand: config.Rand},
-			log:     config.Log.With("aggregator", address),
-		}
-		group.Go(func() error { peer.run(ctx); return nil })
+	common := peer{config: config, instance: instance, board: board, book: book, claims: newClaims()}
+	for _, target := range config.targets {
+		group.Go(func() error { follow(ctx, group, common, target); return nil })
 	}
 	return group.Wait()
+}
+
+// follow keeps a peer in the group for each address that a target has.
+func follow(ctx context.Context, group *errgroup.Group, common peer, target discover.Target) {
+	hints := make(chan struct{}, 1)
+	hint := func() {
+		select {
+		case hints <- struct{}{}:
+		default:
+		}
+	}
+	all := &replicas{members: map[string]*member{}, begin: func(ctx context.Context, m *member) {
+		one := newPeer(common, target, m)
+		group.Go(func() error { one.run(ctx); return nil })
+	}}
+	common.config.Finder.Follow(ctx, target, hints, func(addresses []string) { all.set(ctx, addresses, hint) })
 }
 
 // scanLoop is the one that reads, whether or not anybody listens.

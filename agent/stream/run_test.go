@@ -337,7 +337,7 @@ func TestEachAggregatorHasItsOwnStream(t *testing.T) {
 	f, dial := serveFake(t)
 	source := &node{}
 	config := testConfig(source, dial)
-	config.Addresses = []string{"one", "two"}
+	config.Addresses = []string{"192.0.2.1:8443", "192.0.2.2:8443"}
 	start(t, config)
 	one, two := f.next(t), f.next(t)
 	for _, c := range []*call{one, two} {
@@ -382,6 +382,8 @@ func TestRunRefusesUselessConfig(t *testing.T) {
 		"no credentials": func(c *Config) { c.Credentials = nil },
 		"no source":      func(c *Config) { c.Source = nil },
 		"no node name":   func(c *Config) { c.Node = "Not_A_Node" },
+		"no port":        func(c *Config) { c.Addresses = []string{"a"} },
+		"named twice":    func(c *Config) { c.Addresses = []string{"a:1", "b:1", "a:1"} },
 	} {
 		config := good
 		spoil(&config)
