@@ -28,6 +28,9 @@ const (
 type Options struct {
 	// Log gets a line for each step, nil for none.
 	Log io.Writer
+	// Kubelets are the names of the nodes that will have a real kubelet. Where there are any, the cluster has
+	// kube-controller-manager and kube-scheduler, too, and pods get service accounts. See e2e/nodes.
+	Kubelets []string
 }
 
 // Cluster is a running control plane with nodes. Its methods may be called from several goroutines.
@@ -58,8 +61,13 @@ func Start(ctx context.Context, l *lab.Lab, options Options) (*Cluster, error) {
 	if out, err := setup.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("giving the lab an IPv6 address: %w: %s", err, out)
 	}
-	if c.plane, err = startPlane(ctx, l, programs); err != nil {
+	if c.plane, err = startPlane(ctx, l, programs, options.Kubelets); err != nil {
 		return nil, err
+	}
+	if len(options.Kubelets) > 0 {
+		if err := c.plane.startControllers(ctx, l, c.log); err != nil {
+			return nil, err
+		}
 	}
 	c.API, c.endpoint = c.plane.api, programs.endpoint
 	c.log.step(began, "the API server is ready")
@@ -86,12 +94,20 @@ func (c *Cluster) enter(n *Node) []*Node {
 
 // Stop ends kube-apiserver and etcd and waits until they are gone.
 func (c *Cluster) Stop() error {
-	return errors.Join(c.plane.apiserver.kill(), c.plane.etcd.kill())
+	var all error
+	for _, p := range c.plane.controllers {
+		all = errors.Join(all, p.kill())
+	}
+	return errors.Join(all, c.plane.apiserver.kill(), c.plane.etcd.kill())
 }
 
 // Logs returns what etcd and kube-apiserver have written so far.
 func (c *Cluster) Logs() map[string]string {
-	return map[string]string{"etcd": c.plane.etcd.Output(), "kube-apiserver": c.plane.apiserver.Output()}
+	logs := map[string]string{"etcd": c.plane.etcd.Output(), "kube-apiserver": c.plane.apiserver.Output()}
+	for name, p := range c.plane.controllers {
+		logs[name] = p.Output()
+	}
+	return logs
 }
 
 // stepLog writes a line for each thing that was done.

@@ -11,11 +11,18 @@ func (c *Cluster) Kubeconfig(token string) string {
 	if token == "" {
 		token = c.API.token
 	}
+	return c.plane.kubeconfig(token)
+}
+
+// KubeletToken is the token of a node's kubelet, "" for a node that Options.Kubelets does not name.
+func (c *Cluster) KubeletToken(node string) string { return c.plane.kubelets[node] }
+
+func (p *plane) kubeconfig(token string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config
 current-context: lab
 contexts: [{name: lab, context: {cluster: lab, user: somebody}}]
 clusters: [{name: lab, cluster: {server: %q, certificate-authority-data: %s}}]
 users: [{name: somebody, user: {token: %q}}]
-`, c.API.base, base64.StdEncoding.EncodeToString([]byte(c.plane.ca)), token)
+`, p.api.base, base64.StdEncoding.EncodeToString([]byte(p.ca)), token)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"offramp.dev/offramp/e2e/lab"
@@ -75,11 +76,12 @@ func (v virtual) Start(ctx context.Context, stdin []byte, argv ...string) (Proce
 type hosted struct {
 	network *lab.Network
 	env     []string // added to the environment
+	enter   []string // a command that runs another one in more namespaces than the network's
 }
 
 func (h hosted) command(ctx context.Context, argv []string) *lab.HostCommand {
 	// The program is looked up by env, in the PATH that it then gets itself.
-	cmd := h.network.Command(ctx, append(append([]string{"env"}, h.env...), argv...)...)
+	cmd := h.network.Command(ctx, slices.Concat([]string{"env"}, h.env, h.enter, argv)...)
 	cmd.Env = os.Environ()
 	return cmd
 }

@@ -33,9 +33,12 @@ type plane struct {
 	ca              string // PEM
 	accountsKey     string // PEM, signs service account tokens
 	proxyToken      string
+
+	kubelets    map[string]string       // tokens, by the node's name
+	controllers map[string]*hostProcess // by the program's name; none where no node has a kubelet
 }
 
-func startPlane(ctx context.Context, l *lab.Lab, p programs) (*plane, error) {
+func startPlane(ctx context.Context, l *lab.Lab, p programs, kubelets []string) (*plane, error) {
 	address := l.HostAddr()
 	files, err := planeFiles(address)
 	if err != nil {
@@ -44,11 +47,15 @@ func startPlane(ctx context.Context, l *lab.Lab, p programs) (*plane, error) {
 	adminToken, proxyToken := newToken(), newToken()
 	files["tokens.csv"] = adminToken + ",offramp-admin,admin,system:masters\n" +
 		proxyToken + ",system:kube-proxy,kube-proxy,system:node-proxier\n"
-	pl := &plane{ca: files["ca.pem"], accountsKey: files["accounts-key.pem"], proxyToken: proxyToken}
+	pl := &plane{ca: files["ca.pem"], accountsKey: files["accounts-key.pem"], proxyToken: proxyToken, kubelets: map[string]string{}}
+	for _, name := range kubelets {
+		pl.kubelets[name] = newToken()
+		files["tokens.csv"] += pl.kubelets[name] + ",system:node:" + name + "," + name + ",system:nodes\n"
+	}
 	if pl.etcd, err = startPrivate(ctx, l, nil, etcdCommand(p.etcd)...); err != nil {
 		return nil, err
 	}
-	if pl.apiserver, err = startPrivate(ctx, l, files, apiserverCommand(p.apiserver, address)...); err != nil {
+	if pl.apiserver, err = startPrivate(ctx, l, files, apiserverCommand(p.apiserver, address, len(kubelets) > 0)...); err != nil {
 		return nil, err
 	}
 	if pl.api, err = newAPI(l, "https://"+address+":"+apiPort, pl.ca, adminToken); err != nil {
@@ -115,18 +122,21 @@ func etcdCommand(program string) []string {
 	}
 }
 
-func apiserverCommand(program, address string) []string {
-	return []string{
+func apiserverCommand(program, address string, kubelets bool) []string {
+	// The admission plugin wants service accounts and their tokens, which a controller makes that is not always here.
+	more := []string{"--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount"}
+	if kubelets {
+		more = []string{"--authorization-mode", "Node,RBAC", "--allow-privileged"}
+	}
+	return append([]string{
 		program, "--etcd-servers", "http://127.0.0.1:2379", "--secure-port", apiPort, "--bind-address", "0.0.0.0",
 		"--advertise-address", address, "--cert-dir", privateDir + "/made",
 		"--tls-cert-file", "server.pem", "--tls-private-key-file", "server-key.pem",
-		"--token-auth-file", "tokens.csv", "--authorization-mode", "RBAC", "--anonymous-auth=false",
+		"--token-auth-file", "tokens.csv", "--anonymous-auth=false",
 		"--service-cluster-ip-range", servicesV4 + "," + servicesV6,
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", "accounts-key.pem",
-		"--service-account-signing-key-file", "accounts-key.pem",
-		// The admission plugin wants service accounts and their tokens, which a controller makes that is not here.
-		"--disable-admission-plugins", "ServiceAccount", "--v", "1",
-	}
+		"--service-account-signing-key-file", "accounts-key.pem", "--v", "1",
+	}, more...)
 }
 
 // waitReady waits until the API server serves the namespaces and the roles that it makes itself.
