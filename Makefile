@@ -20,16 +20,44 @@ SEED    ?= 0
 # KUBE_PROXY=stand-in lets the demo do without the real kube-proxy where that is in the cache, too.
 KUBE_PROXY ?= real
 
-.PHONY: help build generate lint test test-unit test-kernel test-e2e test-states e2e e2e-all record demo bench clean deps tools check-generated
+.PHONY: help build build-agent build-aggregator build-cli have-go images images-tar generate lint test test-unit test-kernel test-e2e test-states e2e e2e-all record demo bench clean deps tools check-generated
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-build: ## build the three programs, static, into bin/
+# -buildvcs=false: the stamp says the commit, and where there is no .git (in an image's build) the same binary comes out.
+GO_BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '$(LDFLAGS)'
+
+build: build-agent build-aggregator build-cli ## build the three programs, static, into bin/
+
+build-agent: have-go
+	$(GO_BUILD) -o $(BIN)/offramp-agent ./agent
+
+build-aggregator: have-go
+	$(GO_BUILD) -o $(BIN)/offramp-aggregator ./aggregator
+
+build-cli: have-go
+	$(GO_BUILD) -o $(BIN)/kubectl-offramp ./cli
+
+have-go:
 	@command -v $(GO) >/dev/null || { echo "make build: no go in PATH; install Go 1.26 or newer" >&2; exit 1; }
-	CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LDFLAGS)' -o $(BIN)/offramp-agent ./agent
-	CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LDFLAGS)' -o $(BIN)/offramp-aggregator ./aggregator
-	CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LDFLAGS)' -o $(BIN)/kubectl-offramp ./cli
+
+# Where images are to be pushed, under which tag, and for what they are made: linux/amd64, linux/arm64; empty is the builder's own.
+REGISTRY ?= ghcr.io/offramp-dev
+TAG      ?= $(VERSION)
+PLATFORM ?=
+DOCKER   ?= docker
+# More for docker build, as --network=host or --build-arg GOPROXY=….
+IMAGE_FLAGS ?=
+STAMPS   := --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) --build-arg DATE=$(DATE)
+IMAGE    := DOCKER_BUILDKIT=1 $(DOCKER) build $(if $(PLATFORM),--platform=$(PLATFORM)) $(STAMPS) $(IMAGE_FLAGS)
+
+images: ## build the images of agent and aggregator with docker (REGISTRY, TAG, PLATFORM, IMAGE_FLAGS)
+	$(IMAGE) -f Dockerfile.agent -t $(REGISTRY)/offramp-agent:$(TAG) .
+	$(IMAGE) -f Dockerfile.aggregator -t $(REGISTRY)/offramp-aggregator:$(TAG) .
+
+images-tar: ## the same where no image can be pulled and no docker runs: base images stood in for, bin/images/*.tar for docker load or ctr import
+	$(GO) run ./e2e/images/build -o $(BIN)/images $(if $(PLATFORM),-platform $(PLATFORM)) -tag $(TAG) -registry $(REGISTRY)
 
 tools: $(LINT) $(BUF) ## build or fetch the pinned build tools (needs Go and npm)
 
