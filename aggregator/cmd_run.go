@@ -26,6 +26,7 @@ type runSettings struct {
 	plaintext           bool
 	identity            identity
 	cluster             clusterFlags
+	publishing          publishFlags
 	perAddress          int
 	heartbeat           time.Duration
 	silentAfter         int
@@ -72,6 +73,7 @@ func (s *runSettings) addFlags(cmd *cobra.Command) {
 	flags.IntVar(&s.perAddress, "max-connections-per-address", 1024, "how many connections one address may have open; 0 means any number")
 	s.identity.addFlags(flags)
 	s.cluster.addFlags(flags)
+	s.publishing.addFlags(flags)
 	flags.DurationVar(&s.heartbeat, "heartbeat-interval", time.Minute, "how often agents are asked for a sign of life")
 	flags.IntVar(&s.silentAfter, "silent-after", 3, "after how many missed heartbeats a node is silent, never counted ready")
 	flags.DurationVar(&s.forgetAfter, "forget-after", 24*time.Hour, "for how long a node may be silent before it is forgotten")
@@ -142,6 +144,10 @@ func (s *runSettings) run(ctx context.Context, stdout, stderr io.Writer) error {
 		Store: store, TLS: identified.tls, Guard: identified.guard, Audit: audited, Version: version.Get().Version, Log: log, DrainTimeout: s.drain,
 	}))
 	around.store, around.server = store, server
+	//nolint:contextcheck // Run brings the context
+	if around.publisher, err = s.publish(around, log); err != nil {
+		return err
+	}
 	log.Info("listening", "address", listener.Addr().String(), "tls", !s.plaintext, "version", version.Get().Version)
 	sources := figures(identified, around, audited)
 	group, ctx := errgroup.WithContext(ctx)

@@ -11,6 +11,7 @@ import (
 	"offramp.dev/offramp/aggregator/cluster"
 	"offramp.dev/offramp/aggregator/compare"
 	"offramp.dev/offramp/aggregator/fleet"
+	"offramp.dev/offramp/aggregator/publish"
 	"offramp.dev/offramp/aggregator/serve"
 	"offramp.dev/offramp/internal/readiness"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
@@ -45,6 +46,7 @@ type around struct {
 	comparer    *compare.Comparer
 	store       *fleet.Store
 	server      *serve.Server
+	publisher   *publish.Publisher
 }
 
 // newAround prepares to read the cluster; without a client it adds nothing.
@@ -106,7 +108,7 @@ func (a *around) assess(node *offrampv1.NodeFacts, target offrampv1.Target) *off
 
 // serving adds to a server what only the API can answer.
 func (a *around) serving(config serve.Config) serve.Config {
-	config.Cluster = a
+	config.Cluster, config.Results = a, a.result
 	if a.client == nil {
 		return config
 	}
@@ -124,6 +126,7 @@ func (a *around) runs() []func(context.Context) error {
 	}
 	return []func(context.Context) error{
 		a.watcher.Run,
+		a.publishes,
 		func(ctx context.Context) error { a.acceptances.Run(ctx, acceptanceInterval); return nil },
 		func(ctx context.Context) error { a.comparer.Run(ctx, compareInterval); return nil },
 	}

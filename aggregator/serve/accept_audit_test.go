@@ -42,7 +42,7 @@ func acceptRequest(until time.Time) *v1.AcceptFindingRequest {
 // Who accepted what and took it back is written down, and so is what came to nothing.
 func TestAcceptancesAreAudited(t *testing.T) {
 	k, p := webCluster(), &paper{}
-	q := &questions{store: inCluster(t, k).store, around: k, acceptances: k, audit: &auditor{audit.New(p, quiet())}}
+	q := &questions{store: inCluster(t, k).store, around: k, acceptances: k, audit: &auditor{log: audit.New(p, quiet())}}
 	until := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
 	accept := func(request *v1.AcceptFindingRequest, want codes.Code) {
 		t.Helper()

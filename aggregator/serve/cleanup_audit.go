@@ -17,7 +17,11 @@ import (
 )
 
 // auditor writes what became of calls.
-type auditor struct{ log *audit.Log }
+type auditor struct {
+	log *audit.Log
+	// results is told of every result.
+	results func(node string, result *offrampv1.OrderResult)
+}
 
 // begin returns what writes the line of a call when it has ended.
 func (a *auditor) begin(
@@ -33,6 +37,7 @@ func (a *auditor) begin(
 		switch {
 		case result != nil:
 			// Also where the caller was gone before the answer arrived.
+			a.results(node, result)
 			record.Outcome, record.Message = outcomeWord(result), result.GetMessage()
 		case err != nil:
 			told := status.Convert(err)
@@ -52,6 +57,7 @@ func recordOf(ctx context.Context, event string, caller auth.Caller) audit.Recor
 
 // unasked writes a result that came while nobody here waited for it.
 func (a *auditor) unasked(node string, result *offrampv1.OrderResult) {
+	a.results(node, result)
 	a.log.Write(audit.Record{
 		Time: time.Now(), Event: "unasked", Node: node, Order: result.GetId(), Outcome: outcomeWord(result),
 		PlanDigest: hex.EncodeToString(first(result.GetCleanup().GetPlanDigest(), 32)), Message: result.GetMessage(),

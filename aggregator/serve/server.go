@@ -45,6 +45,8 @@ type Config struct {
 	// Acceptances keep accepted findings, and EndpointNames names addresses; nil without the Kubernetes API.
 	Acceptances   Acceptances
 	EndpointNames EndpointNames
+	// Results, where it is not nil, is told how orders ended that were passed on here. It must not block.
+	Results func(node string, result *offrampv1.OrderResult)
 	// DrainTimeout is how long open calls may take to end at a stop (default 5 s).
 	DrainTimeout time.Duration
 }
@@ -86,7 +88,10 @@ func newServer(config Config, limits timeouts) *Server {
 	if config.Audit == nil {
 		config.Audit = audit.ToLog(config.Log)
 	}
-	written := &auditor{config.Audit}
+	if config.Results == nil {
+		config.Results = func(string, *offrampv1.OrderResult) {}
+	}
+	written := &auditor{config.Audit, config.Results}
 	if config.Guard != nil {
 		config.Guard.Tell(written.refused)
 	}

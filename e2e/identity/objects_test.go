@@ -18,7 +18,7 @@ const manifest = "../../deploy/base/rbac.yaml"
 func plural() map[string]string {
 	return map[string]string{
 		"Namespace": "namespaces", "ServiceAccount": "serviceaccounts", "Secret": "secrets", "ConfigMap": "configmaps",
-		"Role": "roles", "RoleBinding": "rolebindings", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
+		"Lease": "leases", "Role": "roles", "RoleBinding": "rolebindings", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
 	}
 }
 

@@ -19,7 +19,7 @@ func plural() map[string]string {
 	return map[string]string{
 		"Namespace": "namespaces", "ServiceAccount": "serviceaccounts", "Secret": "secrets", "ConfigMap": "configmaps", "Node": "nodes",
 		"Role": "roles", "RoleBinding": "rolebindings", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
-		"Service": "services", "DaemonSet": "daemonsets", "Pod": "pods",
+		"Service": "services", "Lease": "leases", "DaemonSet": "daemonsets", "Pod": "pods",
 	}
 }
 
