@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/keepalive"
 
 	"offramp.dev/offramp/cli/cluster"
@@ -28,6 +29,8 @@ const (
 	// keepaliveTime is the shortest that the aggregator allows.
 	keepaliveTime    = 5 * time.Minute
 	keepaliveTimeout = 20 * time.Second
+	// connectTimeout bounds the way to an address, TLS included.
+	connectTimeout = 5 * time.Second
 )
 
 // connection says how to reach the aggregator.
@@ -97,6 +100,10 @@ func (c *connection) dial(account string, more ...grpc.DialOption) (*grpc.Client
 	}
 	options = append(options, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}))
+	if c.aggregator != "" {
+		// One that cannot be reached is not waited for longer than one that can takes.
+		options = append(options, grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout}))
+	}
 	options = append(options, more...)
 	// passthrough, so that the error of a failed look-up or dial comes back as it is.
 	conn, err := grpc.NewClient("passthrough:///"+cmp.Or(c.aggregator, "port-forward"), options...)

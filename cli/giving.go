@@ -29,6 +29,9 @@ const (
 	untilPlaced = 15 * time.Second
 	// lateness is how much longer than the node may take an answer is waited for.
 	lateness = 15 * time.Second
+	// silence is how long an aggregator may say nothing before the order is asked for again, of another one where there is one:
+	// that does no harm. unheard is the same before it has said that it passed the order on.
+	silence, unheard = 30 * time.Second, 5 * time.Second
 	// firstPause and maxPause bound the time between two attempts.
 	firstPause, maxPause = 250 * time.Millisecond, 3 * time.Second
 )
@@ -115,13 +118,21 @@ type order struct {
 	// doing says what was asked for, again how to ask again.
 	doing, again string
 	call         caller
-	placed       bool
-	progress     *progress
+	// placed says that the node has the order, or may have it: an aggregator fell silent before it said either.
+	placed   bool
+	progress *progress
+	// silence and unheard are the constants, but for tests.
+	silence, unheard time.Duration
 }
 
 // give gives an order and follows it to its result, over as many connections as that takes.
 func (g *giving) give(ctx context.Context, o *order) (*offrampv1.OrderResult, error) {
-	o.giving, o.progress = g, newProgress(g.stderr)
+	o.giving, o.progress, o.silence, o.unheard = g, newProgress(g.stderr), silence, unheard
+	return o.deliver(ctx)
+}
+
+func (o *order) deliver(ctx context.Context) (*offrampv1.OrderResult, error) {
+	g := o.giving
 	began, addresses := time.Now(), append([]string{g.aggregator}, g.also...)
 	pause := firstPause
 	for attempt := 0; ; attempt++ {
@@ -133,7 +144,7 @@ func (g *giving) give(ctx context.Context, o *order) (*offrampv1.OrderResult, er
 			return result, nil
 		case ctx.Err() != nil:
 			return nil, o.unknown("interrupted")
-		case !o.goesOn(err, time.Since(began)):
+		case !o.goesOn(err, time.Since(began), attempt+1 < len(addresses)):
 			return nil, o.failed(&at, err)
 		}
 		o.progress.say("%s; asking again", render.Clean(status.Convert(err).Message()))
@@ -144,12 +155,12 @@ func (g *giving) give(ctx context.Context, o *order) (*offrampv1.OrderResult, er
 	}
 }
 
-// goesOn reports whether it is worth asking again.
-func (o *order) goesOn(err error, took time.Duration) bool {
+// goesOn reports whether it is worth asking again; others says that there are addresses that were not asked yet.
+func (o *order) goesOn(err error, took time.Duration, others bool) bool {
 	if status.Code(err) != codes.Unavailable {
 		return false
 	}
-	if o.placed {
+	if o.placed || others {
 		return took < o.allowed
 	}
 	return took < min(untilPlaced, o.allowed)
@@ -178,25 +189,37 @@ func (o *order) attempt(ctx context.Context, at *connection, left time.Duration)
 	left = max(left, time.Second)
 	ctx, cancel := context.WithTimeout(ctx, left+lateness)
 	defer cancel()
+	ctx, hush := context.WithCancelCause(ctx)
+	defer hush(nil)
 	var result *offrampv1.OrderResult
 	err := at.order(func(client offrampv1.CleanupServiceClient) error {
 		call, err := o.call(ctx, client, durationpb.New(left))
 		if err != nil {
 			return err
 		}
-		result, err = o.follow(call)
+		// Only now: what comes before it may ask a person to log in.
+		silent := time.AfterFunc(o.unheard, func() { hush(errSilent) })
+		defer silent.Stop()
+		result, err = o.follow(call, silent)
 		return err
 	})
+	if errors.Is(context.Cause(ctx), errSilent) && result == nil {
+		err = status.Error(codes.Unavailable, errSilent.Error())
+	}
 	return result, err
 }
 
-func (o *order) follow(call *answers) (*offrampv1.OrderResult, error) {
+var errSilent = errors.New("the aggregator says nothing")
+
+func (o *order) follow(call *answers, silent *time.Timer) (*offrampv1.OrderResult, error) {
 	header, err := call.Header()
+	// The order was sent. Where no aggregator answered, it is not known how far it came.
+	o.placed = o.placed || isPlaced(header, o.id) || len(header) == 0 && len(call.Trailer()) == 0
 	if err != nil {
 		return nil, err
 	}
-	o.placed = o.placed || isPlaced(header, o.id)
 	for {
+		silent.Reset(o.silence)
 		message, err := call.recv()
 		if errors.Is(err, io.EOF) {
 			return nil, status.Error(codes.Unavailable, "the aggregator ended the call without a result")

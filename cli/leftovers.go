@@ -77,7 +77,8 @@ func leftoversText(output *view, nodes []*offrampv1.NodeSummary, fleet *offrampv
 
 func leftoversCode(fleet *offrampv1.GetReadinessResponse) int {
 	switch {
-	case fleet.GetLeftovers().GetUndecided(), fleet.GetLeftovers() == nil, fleet.GetSilent() > 0, fleet.GetNeverSeen() > 0, fleet.GetNodes() == 0:
+	case fleet.GetLeftovers().GetUndecided(), fleet.GetLeftovers() == nil, fleet.GetSilent() > 0, fleet.GetNeverSeen() > 0, fleet.GetNodes() == 0,
+		fleet.GetIncomplete() != "":
 		return exitUnknown
 	case fleet.GetWithLeftovers() > 0:
 		return exitRemains

@@ -63,6 +63,7 @@ func TestReadyExitCodes(t *testing.T) {
 		"unknown before leftovers": {change(fleetOf(3, 2, 0, 1), left), nil, 4, "could not tell"},
 		"the cluster blocks":       {change(fleetOf(3, 3, 0, 0), func(r *offrampv1.GetReadinessResponse) { r.Verdict = offrampv1.Verdict_VERDICT_BLOCKED }), nil, 2, "the cluster is in the way"},
 		"never seen":               {change(fleetOf(3, 3, 0, 0), func(r *offrampv1.GetReadinessResponse) { r.NeverSeen = 1 }), nil, 4, "could not tell"},
+		"incomplete":               {change(fleetOf(3, 3, 0, 0), func(r *offrampv1.GetReadinessResponse) { r.Incomplete = "just started" }), nil, 4, "nodes may be missing: just started"},
 		"verdict unknown":          {change(fleetOf(3, 3, 0, 0), func(r *offrampv1.GetReadinessResponse) { r.Verdict = offrampv1.Verdict_VERDICT_UNKNOWN }), nil, 4, "could not tell"},
 		"silent":                   {change(fleetOf(3, 3, 0, 0), func(r *offrampv1.GetReadinessResponse) { r.Silent = 1 }), nil, 4, "silent"},
 		"no nodes":                 {fleetOf(0, 0, 0, 0), nil, 4, "no node has reported"},

@@ -126,6 +126,9 @@ func (c *connection) printNodes(cmd *cobra.Command, l *listing, now time.Time) e
 	}
 	nodes := answer.GetNodes()
 	render.SortNodes(nodes, l.sortBy)
+	if answer.GetIncomplete() != "" {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "Nodes may be missing: %s\n", render.Clean(answer.GetIncomplete()))
+	}
 	return l.output.print(cmd.OutOrStdout(), answer, func(w io.Writer) error {
 		switch {
 		case l.output.word == "name":
@@ -161,6 +164,10 @@ func (c *connection) allPages(ctx context.Context, client offrampv1.FleetService
 			return nil, err
 		}
 		whole.Nodes, whole.At = append(whole.GetNodes(), page.GetNodes()...), page.GetAt()
+		// Of the first page: what came back while the others were asked for may be missing from it.
+		if request.GetPageToken() == "" {
+			whole.Incomplete = page.GetIncomplete()
+		}
 		switch page.GetNextPageToken() {
 		case "":
 			return whole, nil

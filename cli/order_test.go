@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"regexp"
 	"strings"
@@ -14,8 +16,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"offramp.dev/offramp/internal/orderform"
+	"offramp.dev/offramp/internal/program"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -33,6 +37,8 @@ type fakeDesk struct {
 	err    error
 	// silent has calls hang without a word after they were placed.
 	silent bool
+	// deaf has calls hang before they are placed.
+	deaf bool
 
 	mu    sync.Mutex
 	calls []string
@@ -46,6 +52,10 @@ func (f *fakeDesk) take(ctx context.Context, kind, id string) error {
 	if f.breaks > 0 {
 		f.breaks--
 		return f.err
+	}
+	if f.deaf {
+		<-ctx.Done()
+		return ctx.Err()
 	}
 	if err := grpc.SendHeader(ctx, metadata.Pairs(orderform.PlacedKey, id)); err != nil {
 		return err
@@ -189,6 +199,49 @@ func TestOrderGoesOn(t *testing.T) {
 	address := serveDesk(t, desk)
 	got := call(t.Context(), nil, "cleanup", "apply", "worker-1", "--plan", digits(), "--aggregator", "127.0.0.1:1", "--also-aggregator", address, "--insecure-plaintext")
 	got.want(t, 0, "done: 1", "asking again")
+}
+
+// An aggregator that falls silent, before or after it has said that it passed the order on, is not waited for where another one can
+// be asked: the order goes on under the same id.
+func TestOrderGoesOnPastASilentAggregator(t *testing.T) {
+	for what, silent := range map[string]*fakeDesk{"after it was placed": {silent: true}, "before": {deaf: true}} {
+		t.Run(what, func(t *testing.T) {
+			desk := newDesk()
+			g := &giving{connection: &connection{aggregator: serveDesk(t, silent), timeout: time.Second}, also: []string{serveDesk(t, desk)},
+				allowed: patient, stderr: io.Discard}
+			g.tls.InsecurePlaintext = true
+			o := orderOf(g)
+			result, err := o.deliver(t.Context())
+			if err != nil || result.GetOutcome() != orderDone || desk.calls[0] != "restore b1 "+o.id || silent.calls[0] != desk.calls[0] {
+				t.Errorf("%v, %v, calls %q and %q", result, err, silent.calls, desk.calls)
+			}
+		})
+	}
+}
+
+// Where the only aggregator took the order and said nothing of it, nobody knows whether the node does it: that is no error, and the
+// person is told how to look.
+func TestOrderThatMayHaveBeenPassedOn(t *testing.T) {
+	g := &giving{connection: &connection{aggregator: serveDesk(t, &fakeDesk{deaf: true}), timeout: time.Second}, allowed: 300 * time.Millisecond}
+	g.tls.InsecurePlaintext = true
+	var said strings.Builder
+	g.stderr = &said
+	_, err := orderOf(g).deliver(t.Context())
+	if !errors.Is(err, program.Code(4)) || !strings.Contains(said.String(), "To see how it ended") {
+		t.Errorf("it ends with %v and says %q", err, said.String())
+	}
+}
+
+const patient = 10 * time.Second
+
+func orderOf(g *giving) *order {
+	id := newID()
+	o := &order{id: id, doing: "a restore", again: "again", silence: 100 * time.Millisecond, unheard: 100 * time.Millisecond,
+		call: func(ctx context.Context, client offrampv1.CleanupServiceClient, timeout *durationpb.Duration) (*answers, error) {
+			return opened(client.Restore(ctx, &offrampv1.RestoreRequest{Node: "worker-1", OrderId: id, BackupId: "b1", Timeout: timeout}))
+		}}
+	o.giving, o.progress = g, newProgress(g.stderr)
+	return o
 }
 
 func TestOrdersThatFail(t *testing.T) {

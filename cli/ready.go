@@ -101,6 +101,8 @@ func openReason(fleet *offrampv1.GetReadinessResponse, listening time.Duration) 
 	switch {
 	case fleet.GetNodes() == 0:
 		return "no node has reported, or none is selected"
+	case fleet.GetIncomplete() != "":
+		return "nodes may be missing: " + fleet.GetIncomplete()
 	case fleet.GetSilent() > 0, fleet.GetNeverSeen() > 0, unsettled(fleet):
 		return "some nodes are unknown or silent"
 	case fleet.GetLeftovers().GetUndecided():
