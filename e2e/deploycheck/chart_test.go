@@ -37,6 +37,8 @@ func valuesOf(t *testing.T, components []string) map[string]any {
 			agent["ebpfMaps"] = true
 		case "kube-proxy-folder":
 			folders = append(folders, map[string]any{"name": "host-kube-proxy", "path": "/var/lib/kube-proxy"})
+		case "node-labels":
+			top["aggregator"] = map[string]any{"nodeLabels": true}
 		case "openshift":
 			top["openshift"] = true
 		case "recursive-read-only":
@@ -125,7 +127,7 @@ func TestChartHasTheSharedFiles(t *testing.T) {
 		}
 		got, err := os.ReadFile(filepath.Join(chart, "files", name))
 		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is no copy of deploy/%s (%v); run go -C e2e/deploycheck run ./copy", name, from, err)
+			t.Errorf("%s is no copy of deploy/%s (%v); run go -C e2e/deploycheck run ./write", name, from, err)
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 func shared() map[string]string {
 	return map[string]string{
 		"rbac.yaml":        "base/rbac.yaml",
+		"crd.yaml":         "base/crd.yaml",
+		"node-labels.yaml": "components/node-labels/rbac.yaml",
 		"monitors.yaml":    "components/service-monitors/monitors.yaml",
 		"certificate.yaml": "components/cert-manager/certificate.yaml",
 		"constraints.yaml": "components/openshift/constraints.yaml",
