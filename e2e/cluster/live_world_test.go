@@ -36,7 +36,7 @@ func newLive(t *testing.T, spec cluster.NodeSpec) *live {
 	if spec.Kernel == "" {
 		// This machine's own root says nothing of a node, and may be made from a container's image.
 		root := t.TempDir()
-		if err := errors.Join(os.Mkdir(filepath.Join(root, "etc"), 0o755), os.WriteFile(filepath.Join(root, "etc", "os-release"), []byte("ID=test\n"), 0o600)); err != nil { //nolint:gosec // a folder that anybody may read
+		if err := errors.Join(os.Mkdir(filepath.Join(root, "etc"), 0o750), os.WriteFile(filepath.Join(root, "etc", "os-release"), []byte("ID=test\n"), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		return &live{

@@ -48,6 +48,7 @@ func startPlane(ctx context.Context, l *lab.Lab, p programs, kubelets []string) 
 	files["tokens.csv"] = adminToken + ",offramp-admin,admin,system:masters\n" +
 		proxyToken + ",system:kube-proxy,kube-proxy,system:node-proxier\n"
 	pl := &plane{ca: files["ca.pem"], accountsKey: files["accounts-key.pem"], proxyToken: proxyToken, kubelets: map[string]string{}}
+	files["audit.yaml"] = auditPolicy
 	for _, name := range kubelets {
 		pl.kubelets[name] = newToken()
 		files["tokens.csv"] += pl.kubelets[name] + ",system:node:" + name + "," + name + ",system:nodes\n"
@@ -126,7 +127,7 @@ func apiserverCommand(program, address string, kubelets bool) []string {
 	// The admission plugin wants service accounts and their tokens, which a controller makes that is not always here.
 	more := []string{"--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount"}
 	if kubelets {
-		more = []string{"--authorization-mode", "Node,RBAC", "--allow-privileged"}
+		more = []string{"--authorization-mode", "Node,RBAC", "--allow-privileged", "--audit-policy-file", "audit.yaml", "--audit-log-path", "-"}
 	}
 	return append([]string{
 		program, "--etcd-servers", "http://127.0.0.1:2379", "--secure-port", apiPort, "--bind-address", "0.0.0.0",
