@@ -11,16 +11,18 @@ import (
 func (s *Store) Incomplete() string { return s.incomplete(s.moment(offrampv1.Target_TARGET_NFTABLES)) }
 
 func (s *Store) incomplete(m *moment) string {
-	heard := m.now.Sub(s.since)
+	s.mu.RLock()
+	quiet := m.now.Sub(s.newest)
+	s.mu.RUnlock()
 	switch {
 	case nodesTold(m.facts):
 		// Those that no agent reported for are there as never seen.
 		return ""
 	case m.facts != nil || s.config.AsksCluster:
 		return "the Kubernetes API does not tell which nodes there are"
-	case heard < s.silence():
-		return fmt.Sprintf("this aggregator has listened for %.0f s; in its first %.0f s agents may not have come back, and nobody tells it which nodes there are",
-			heard.Seconds(), s.silence().Seconds())
+	case quiet < s.silence():
+		return fmt.Sprintf("nobody tells this aggregator which nodes there are, and %.0f s ago it started or heard of one that it did not know; others may follow within %.0f s",
+			quiet.Seconds(), s.silence().Seconds())
 	}
 	return ""
 }

@@ -32,8 +32,8 @@ func TestWhatAReplicaMaySayOfTheFleet(t *testing.T) {
 		incomplete string
 		unknown    uint64
 	}{
-		"nobody tells the nodes, just started":      {false, nil, 0, unsure, "has listened for 0 s", 0},
-		"nobody tells the nodes, a second too soon": {false, nil, 179 * time.Second, unsure, "has listened for 179 s", 0},
+		"nobody tells the nodes, just started":      {false, nil, 0, unsure, "0 s ago it started", 0},
+		"nobody tells the nodes, a second too soon": {false, nil, 179 * time.Second, unsure, "179 s ago it started", 0},
 		"nobody tells the nodes, long enough":       {false, nil, 180 * time.Second, ready, "", 0},
 		"the API has not answered":                  {true, nil, time.Hour, unsure, "does not tell which nodes", 0},
 		"the API has not answered about nodes":      {true, noNodes, time.Hour, unsure, "does not tell which nodes", 0},
@@ -46,10 +46,15 @@ func TestWhatAReplicaMaySayOfTheFleet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := &clock{now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}
 			s := New(Config{Assess: rule, Now: c.Now, Cluster: &surroundings{facts: tt.facts}, AsksCluster: tt.asks})
-			c.advance(tt.heard)
+			var sessions []*Session
 			for _, node := range []string{"a", "b"} {
 				session, _, _ := join(s, node)
 				report(t, session, kernelSection(t, 6, "6.1.0"), setsSection(t, 0))
+				sessions = append(sessions, session)
+			}
+			c.advance(tt.heard)
+			for _, session := range sessions {
+				report(t, session)
 			}
 			got := s.Readiness(nftables, Filter{}, "1.40")
 			if got.GetVerdict() != tt.want || got.GetReady() != 2 || got.GetUnknown() != tt.unknown {
@@ -65,6 +70,33 @@ func TestWhatAReplicaMaySayOfTheFleet(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A replica that was cut off when it started hears of the nodes late, and not of all at once: what counts is when a new one came last.
+func TestNodesThatComeLate(t *testing.T) {
+	s, c := newStore(t)
+	c.advance(time.Hour)
+	first, _, _ := join(s, "a")
+	report(t, first, kernelSection(t, 6, "6.1.0"))
+	complete := func(when string, want bool) {
+		t.Helper()
+		report(t, first)
+		got := s.Readiness(nftables, Filter{}, "")
+		if (got.GetIncomplete() == "") != want || (got.GetVerdict() == ready) != want {
+			t.Errorf("%s: %v", when, got)
+		}
+	}
+	complete("the first node has just come", false)
+	c.advance(2 * time.Minute)
+	second, _, _ := join(s, "b")
+	report(t, second, kernelSection(t, 6, "6.1.0"))
+	c.advance(2 * time.Minute)
+	complete("two minutes after the second", false)
+	second.Leave()
+	again, _, _ := join(s, "b")
+	report(t, again)
+	c.advance(time.Minute)
+	complete("three minutes after the second, which has come again", true)
 }
 
 // A blocked node is blocked whoever is missing.

@@ -72,7 +72,7 @@ func (s *Store) meet(name string) (n *node, fresh bool) {
 		return n, false
 	}
 	n = &node{name: name, since: s.config.Now()}
-	s.nodes[name] = n
+	s.nodes[name], s.newest = n, n.since
 	s.sorted = nil
 	return n, true
 }

@@ -82,6 +82,8 @@ type Store struct {
 
 	mu    sync.RWMutex
 	nodes map[string]*node
+	// newest is when a node was last heard of that was not known, or the start.
+	newest time.Time
 	// sorted is nodes by name; nil when nodes came or went since.
 	sorted []*node
 }
@@ -98,6 +100,7 @@ func New(config Config) *Store {
 		watchers:    watchers{all: map[*Watcher]struct{}{}},
 		nodes:       map[string]*node{},
 	}
+	s.newest = s.since
 	s.asked[offrampv1.Target_TARGET_NFTABLES].Store(true)
 	return s
 }
