@@ -20,7 +20,7 @@ SEED    ?= 0
 # KUBE_PROXY=stand-in lets the demo do without the real kube-proxy where that is in the cache, too.
 KUBE_PROXY ?= real
 
-.PHONY: help build build-agent build-aggregator build-cli have-go images images-tar generate lint test test-unit test-kernel test-e2e test-states e2e e2e-all record demo bench clean deps tools check-generated
+.PHONY: help build build-agent build-aggregator build-cli have-go images images-tar sbom reproducible generate lint test test-unit test-kernel test-e2e test-images test-states e2e e2e-all record demo bench clean deps tools check-generated
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -58,6 +58,19 @@ images: ## build the images of agent and aggregator with docker (REGISTRY, TAG, 
 
 images-tar: ## the same where no image can be pulled and no docker runs: base images stood in for, bin/images/*.tar for docker load or ctr import
 	$(GO) run ./e2e/images/build -o $(BIN)/images $(if $(PLATFORM),-platform $(PLATFORM)) -tag $(TAG) -registry $(REGISTRY)
+
+sbom: build ## list what the programs are made of, and the images that images-tar wrote: CycloneDX, into bin/sbom/
+	cd tools/sbom && $(GO) build -o $(CURDIR)/$(TOOLS)/sbom .
+	$(TOOLS)/sbom -o $(BIN)/sbom -version $(VERSION) $(BIN)/offramp-agent $(BIN)/offramp-aggregator $(BIN)/kubectl-offramp $(wildcard $(BIN)/images/*.tar)
+
+reproducible: have-go ## build the last commit in two folders, with two caches of Go's, and compare: several minutes
+	@set -eu; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	for copy in one a/second/one; do \
+		mkdir -p "$$dir/$$copy"; git archive HEAD | tar -x -C "$$dir/$$copy"; \
+		GOCACHE="$$dir/$$copy.cache" $(MAKE) --no-print-directory -C "$$dir/$$copy" build VERSION=$(VERSION) COMMIT=$(COMMIT) DATE=$(DATE); \
+	done; \
+	cd "$$dir/one/bin"; sha256sum *; \
+	for program in *; do cmp "$$program" "$$dir/a/second/one/bin/$$program"; done; echo "Both builds are the same."
 
 tools: $(LINT) $(BUF) ## build or fetch the pinned build tools (needs Go and npm)
 
@@ -108,7 +121,11 @@ IN_VMS  := ./e2e/lab/... ./e2e/plan/... ./e2e/trace/...
 
 test-e2e: deps build ## run the whole programs: lab, fleet under fire, no trace left, plans
 	$(GO) test -count=1 -p 2 -timeout 30m $(IN_VMS)
-	$(GO) test -count=1 -p 1 -timeout 30m $$($(GO) list ./e2e/... | grep -vE '/e2e/(cluster|identity|lab|plan|readiness|trace)')
+	$(GO) test -count=1 -p 1 -timeout 30m $$($(GO) list ./e2e/... | grep -vE '/e2e/(cluster|identity|images|lab|plan|readiness|trace)')
+
+test-images: deps ## build the images as CI does, look what is in them, compare their binaries with make build's, clean a node with the agent's
+	$(GO) test -count=1 -timeout 30m ./e2e/images/...
+	cd tools/sbom && $(GO) test ./...
 
 # What a run sees of kube-proxy goes through this folder into docs/kube-proxy-facts.md.
 FACTS   := $(BIN)/facts

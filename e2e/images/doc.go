@@ -6,12 +6,14 @@
 // the same suite with the host's Go.
 package images
 
+// BaseImage is the base image that the Dockerfiles name, and suite the Debian in it.
 const (
-	// BaseImage is the base image that the Dockerfiles name, and suite the Debian in it.
 	BaseImage = "golang:1.26-trixie"
 	suite     = "trixie"
+)
 
-	// Agent and Aggregator are the names of the images.
+// Agent and Aggregator are the names of the images, and of the programs in them.
+const (
 	Agent      = "offramp-agent"
 	Aggregator = "offramp-aggregator"
 )

@@ -58,7 +58,9 @@ func possible() error {
 	return nil
 }
 
-func tested() Options { return Options{Registry: "registry.example/offramp", Tag: "under-test", Log: os.Stderr} }
+func tested() Options {
+	return Options{Registry: "registry.example/offramp", Tag: "under-test", Log: os.Stderr}
+}
 
 // buildAll builds the images and saves them in a folder. The daemon has ended when it returns.
 func buildAll(ctx context.Context, dir string) (err error) {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -93,7 +94,7 @@ func (n *node) run(image string, more []string, args ...string) (string, int) {
 	defer cancel()
 	options := []string{
 		"run", "--rm", "--network", "host", "--read-only", "--security-opt", "no-new-privileges", "--cap-drop", "ALL",
-		"-v", "/proc:/host/proc:ro", "-v", "/etc:/host/etc:ro", "-v", "/usr:/host/usr:ro",
+		"-v", "/proc:/host/proc:ro", "-v", "/etc:/host/etc:ro", "-v", "/usr:/host/usr:ro", "-v", "/lib:/host/lib:ro",
 		"-v", n.state + ":/var/lib/offramp", "-v", lockFile(n.t) + ":/run/xtables.lock",
 	}
 	for _, capability := range capabilities() {
@@ -109,6 +110,11 @@ func (n *node) run(image string, more []string, args ...string) (string, int) {
 		return out, ended.ExitCode()
 	}
 	return out, 0
+}
+
+// machine is the name of this host's architecture in paths of Debian.
+func machine() string {
+	return map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
 }
 
 // lockFile is the host's lock of iptables-legacy.
@@ -140,11 +146,11 @@ func tools() []string {
 	return []string{"iptables-legacy", "ip6tables-legacy", "iptables-nft", "ip6tables-nft"}
 }
 
-// look is what the host's native tools print of the node, counters and times aside.
-func look(t *testing.T) string {
+// look is what the host's native tools print of the node's rules, sets and tables, counters and times aside.
+func look(t *testing.T, names ...string) string {
 	t.Helper()
 	var all strings.Builder
-	for _, name := range tools() {
+	for _, name := range names {
 		all.WriteString("## " + name + "\n" + tool(t, "", name+"-save"))
 	}
 	all.WriteString("## ipset\n" + tool(t, "", "ipset", "list", "-name"))

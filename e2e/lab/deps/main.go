@@ -47,7 +47,7 @@ func run(ctx context.Context) error {
 // missingPackages tells which packages have a program that is not here, or are not installed where they have none.
 func missingPackages() []string {
 	var missing []string
-	for _, p := range slices.Concat(lab.Packages(), compilers(), neighbours()) {
+	for _, p := range slices.Concat(lab.Packages(), compilers(), bases(), neighbours()) {
 		if !installed(p) {
 			missing = append(missing, p.Name)
 		}
@@ -58,6 +58,11 @@ func missingPackages() []string {
 // compilers are for the race detector.
 func compilers() []lab.Package {
 	return []lab.Package{{Name: "gcc", Programs: []string{"gcc"}}, {Name: "libc6-dev"}}
+}
+
+// bases are for the base image of Offramp's own images, which the lab makes itself.
+func bases() []lab.Package {
+	return []lab.Package{{Name: "debootstrap", Programs: []string{"debootstrap"}}, {Name: "ca-certificates"}}
 }
 
 // neighbours are programs whose state a clean-up must leave alone, run for real by tests.
