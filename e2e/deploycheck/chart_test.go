@@ -13,15 +13,6 @@ import (
 
 const chart = "../../deploy/chart/offramp"
 
-func rendered(t *testing.T, namespace string, values map[string]any) []Object {
-	t.Helper()
-	objects, err := Render(chart, namespace, values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return objects
-}
-
 // valuesOf are the values that do what a component does.
 func valuesOf(t *testing.T, components []string) map[string]any {
 	t.Helper()
@@ -70,18 +61,21 @@ func refused(c combination) bool {
 	return false
 }
 
-func TestChartRendersTheSameObjects(t *testing.T) {
-	m := manifests(t)
-	for _, c := range combinations(t, m) {
+func sameObjects(t *testing.T, s *stage) {
+	for _, c := range s.results {
 		values := valuesOf(t, c.components)
 		values["mode"] = c.overlay
-		if refused(c) {
-			if _, err := Render(chart, "offramp", values); err == nil {
+		if refused(c.combination) {
+			if _, err := s.chart.Render("offramp", values); err == nil {
 				t.Errorf("the chart takes %s with %v", c.overlay, c.components)
 			}
 			continue
 		}
-		want, got := comparable(t, built(t, m, c.overlay, c.components...)), comparable(t, rendered(t, "offramp", values))
+		rendered, err := s.chart.Render("offramp", values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, got := comparable(t, c.objects), comparable(t, rendered)
 		// Helm makes the namespace, or finds it there.
 		delete(want, "Namespace/offramp")
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -95,6 +89,7 @@ func comparable(t *testing.T, objects []Object) map[string]Object {
 	t.Helper()
 	byName := map[string]Object{}
 	for _, object := range objects {
+		object = object.clone()
 		if _, twice := byName[object.Name()]; twice {
 			t.Errorf("%s is there twice", object.Name())
 		}
@@ -109,9 +104,13 @@ func comparable(t *testing.T, objects []Object) map[string]Object {
 }
 
 // A release in another namespace has that everywhere.
-func TestChartInAnotherNamespace(t *testing.T) {
+func elsewhere(t *testing.T, s *stage) {
 	values := map[string]any{"certManager": true, "openshift": true, "serviceMonitors": true}
-	for _, object := range rendered(t, "elsewhere", values) {
+	objects, err := s.chart.Render("elsewhere", values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
 		if strings.Contains(object.Name(), "/offramp/") || strings.Contains(text(t, object), "offramp.svc") ||
 			strings.Contains(text(t, object), "serviceaccount:offramp:") || strings.Contains(text(t, object), `"namespace":"offramp"`) {
 			t.Errorf("%s names the namespace offramp:\n%s", object.Name(), text(t, object))
@@ -119,7 +118,7 @@ func TestChartInAnotherNamespace(t *testing.T) {
 	}
 }
 
-func TestChartHasTheSharedFiles(t *testing.T) {
+func sharedFiles(t *testing.T, _ *stage) {
 	for name, from := range shared() {
 		want, err := os.ReadFile(filepath.Join("../../deploy", from))
 		if err != nil {

@@ -8,40 +8,30 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func reasons(t *testing.T) Reasons {
-	t.Helper()
-	reasons, err := ReadReasons()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reasons
-}
-
 // Whatever is asked for, in any combination, has its reason, and no reason is left over.
-func TestEverythingAskedForHasItsReason(t *testing.T) {
-	m, known, why := manifests(t), types(t), reasons(t)
+func reasonsGiven(t *testing.T, s *stage) {
 	used := map[string]bool{}
-	for _, c := range combinations(t, m) {
-		asks, err := known.Asks(built(t, m, c.overlay, c.components...))
+	for _, c := range s.results {
+		asks, err := s.types.Asks(c.objects)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, ask := range asks {
-			if key := ask.Who + ": " + ask.What; !used[key] && why.Of(ask) == "" {
+			if key := ask.Who + ": " + ask.What; !used[key] && s.reasons.Of(ask) == "" {
 				t.Errorf("%s with %v: %q has no reason in reasons.yaml", c.overlay, c.components, key)
 			}
 			used[ask.Who+": "+ask.What] = true
 		}
 	}
-	for key := range why {
+	for key := range s.reasons {
 		if !used[key] {
 			t.Errorf("%q is asked for no more", key)
 		}
 	}
 }
 
-func TestPrivilegesAreWritten(t *testing.T) {
-	want, err := Privileges(manifests(t), types(t), reasons(t))
+func privilegesWritten(t *testing.T, s *stage) {
+	want, err := Privileges(s.manifests, s.types, s.reasons)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +45,7 @@ func TestPrivilegesAreWritten(t *testing.T) {
 }
 
 // What makes a pod stronger is asked for in words of its own, so that it cannot come in unseen.
-func TestAsksAreSeen(t *testing.T) {
+func asksSeen(t *testing.T, s *stage) {
 	const pod = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -77,7 +67,7 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	asks, err := types(t).Asks(objects)
+	asks, err := s.types.Asks(objects)
 	if err != nil {
 		t.Fatal(err)
 	}

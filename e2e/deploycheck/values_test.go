@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestValuesAreChecked(t *testing.T) {
+func valuesChecked(t *testing.T, s *stage) {
 	for text, good := range map[string]bool{
 		"{}":            true,
 		"mode: enforce": true,
@@ -61,7 +61,7 @@ func TestValuesAreChecked(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(text), &values); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Render(chart, "offramp", values); (err == nil) != good {
+		if _, err := s.chart.Render("offramp", values); (err == nil) != good {
 			t.Errorf("%s: taken is %v, want %v: %v", text, err == nil, good, err)
 		}
 	}
