@@ -20,7 +20,7 @@ SEED    ?= 0
 # KUBE_PROXY=stand-in lets the demo do without the real kube-proxy where that is in the cache, too.
 KUBE_PROXY ?= real
 
-.PHONY: help build build-agent build-aggregator build-cli have-go images images-tar sbom reproducible generate lint test test-unit test-kernel test-e2e test-images test-states e2e e2e-all record demo bench clean deps tools check-generated
+.PHONY: help build build-agent build-aggregator build-cli have-go images images-tar sbom reproducible generate lint test test-unit test-kernel test-e2e test-images test-deploy test-states e2e e2e-all record demo bench clean deps tools check-generated
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -126,6 +126,9 @@ test-e2e: deps build ## run the whole programs: lab, fleet under fire, no trace 
 test-images: deps ## build the images as CI does, look what is in them, compare their binaries with make build's, clean a node with the agent's
 	$(GO) test -count=1 -timeout 30m ./e2e/images/...
 	cd tools/sbom && $(GO) test ./...
+
+test-deploy: deps ## check the manifests: kustomize and chart agree, fit the programs, ask for what docs/privileges.md says, and the agent needs all of it
+	cd e2e/deploycheck && $(GO) vet ./... && $(GO) test -count=1 -timeout 10m ./...
 
 # What a run sees of kube-proxy goes through this folder into docs/kube-proxy-facts.md.
 FACTS   := $(BIN)/facts
