@@ -144,7 +144,6 @@ func (s *runSettings) run(ctx context.Context, stdout, stderr io.Writer) error {
 		Store: store, TLS: identified.tls, Guard: identified.guard, Audit: audited, Version: version.Get().Version, Log: log, DrainTimeout: s.drain,
 	}))
 	around.store, around.server = store, server
-	//nolint:contextcheck // Run brings the context
 	if around.publisher, err = s.publish(around, log); err != nil {
 		return err
 	}

@@ -56,8 +56,9 @@ func TestARightThatIsWithdrawn(t *testing.T) {
 // Until every kind was read, or is known not to be readable, nobody may conclude anything from what is missing.
 func TestUnanswered(t *testing.T) {
 	a, client := newAPI(t)
-	a.fails["/api/v1/services"], a.fails["/apis/networking.k8s.io/v1/servicecidrs"] = 403, 404
-	a.fails["/api/v1/nodes"] = 500
+	a.fail("/api/v1/services", 403)
+	a.fail("/apis/networking.k8s.io/v1/servicecidrs", 404)
+	a.fail("/api/v1/nodes", 500)
 	watcher := follow(t, client)
 	await(t, watcher, func(*offrampv1.ClusterFacts) bool { return strings.Join(watcher.Unanswered(), " ") == "nodes" })
 	a.fail("/api/v1/nodes", 0)

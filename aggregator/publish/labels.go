@@ -90,6 +90,9 @@ func (p *Publisher) label(ctx context.Context, want map[string]labels, now time.
 	for _, node := range p.config.Cluster.Facts().GetNodes() {
 		change := want[node.GetName()].missing(node.GetLabels())
 		uid, there := p.config.Cluster.NodeUID(node.GetName())
+		if len(change) == 0 {
+			delete(p.labelled, node.GetName())
+		}
 		if len(change) == 0 || !there {
 			continue
 		}

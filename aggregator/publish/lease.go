@@ -94,7 +94,7 @@ func (l *lease) do(ctx context.Context, call func(context.Context) error) error 
 	}
 	limited, cancel := context.WithTimeout(ctx, l.config.pace.call)
 	defer cancel()
-	defer context.AfterFunc(term, cancel)()
+	defer context.AfterFunc(term, cancel)() //nolint:contextcheck // it is the end of the term that ends the call
 	return call(limited)
 }
 
