@@ -150,10 +150,19 @@ func (p *peer) attempt(ctx context.Context) (lived time.Duration, err error) {
 	return time.Since(began), err
 }
 
+// called is the name that a connection is made with. gRPC refuses one that differs from the name that a certificate has to be
+// for, where a flag says that.
+func (p *peer) called() string {
+	if name := p.config.Credentials.Info().ServerName; name != "" {
+		return name
+	}
+	return p.authority
+}
+
 func (p *peer) dialOptions() []grpc.DialOption {
 	return append([]grpc.DialOption{
 		grpc.WithTransportCredentials(p.config.Credentials),
-		grpc.WithAuthority(p.authority),
+		grpc.WithAuthority(p.called()),
 		grpc.WithNoProxy(),
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),
