@@ -59,6 +59,7 @@ func Start(ctx context.Context, data string) (*Daemon, error) {
 func (d *Daemon) start(ctx context.Context, data string) error {
 	d.command = exec.CommandContext(context.WithoutCancel(ctx), "unshare", "--fork", "--kill-child", "--pid", "--mount", "--mount-proc",
 		"dockerd", "--data-root", data, "--exec-root", d.scratch+"/exec", "--pidfile", d.scratch+"/pid", "--host", d.Host,
+		"--cgroup-parent", "/"+filepath.Base(d.scratch),
 		"--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false")
 	log, err := os.Create(d.logFile())
 	if err != nil {
@@ -98,6 +99,11 @@ func (d *Daemon) ready(ctx context.Context) error {
 // Stop ends the daemon and all that it runs. It returns when nothing of it is left.
 func (d *Daemon) Stop() error {
 	defer d.release()
+	select {
+	case <-d.ended:
+		return nil
+	default:
+	}
 	if inner := firstChild(d.command.Process.Pid); inner > 0 {
 		_ = syscall.Kill(inner, syscall.SIGTERM)
 	}
@@ -113,6 +119,7 @@ func (d *Daemon) Stop() error {
 
 func (d *Daemon) release() {
 	_ = os.RemoveAll(d.scratch)
+	removeGroups(filepath.Base(d.scratch))
 	d.unlock()
 }
 

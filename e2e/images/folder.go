@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -64,4 +66,24 @@ func firstChild(pid int) int {
 	}
 	child, _ := strconv.Atoi(fields[0])
 	return child
+}
+
+// removeGroups removes the cgroups of this name, in every hierarchy: the daemon leaves them, empty.
+func removeGroups(name string) {
+	var folders []string
+	for _, pattern := range []string{"/sys/fs/cgroup/" + name, "/sys/fs/cgroup/*/" + name} {
+		tops, _ := filepath.Glob(pattern)
+		for _, top := range tops {
+			_ = filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
+				if err == nil && entry.IsDir() {
+					folders = append(folders, path)
+				}
+				return nil
+			})
+		}
+	}
+	// Those inside come last, and have to go first.
+	for _, folder := range slices.Backward(folders) {
+		_ = os.Remove(folder)
+	}
 }

@@ -22,11 +22,14 @@ func parseControl(text string) control {
 }
 
 // component names the package as scanners of vulnerabilities do: by its purl, and by its source where that has another name or
-// version, since advisories are about sources.
-func (c control) component() cdx.Component {
+// version, since advisories are about sources of a release.
+func (c control) component(release string) cdx.Component {
 	query := url.Values{"arch": {c["Architecture"]}}
 	if source := c["Source"]; source != "" {
 		query.Set("upstream", strings.ReplaceAll(strings.NewReplacer("(", "", ")", "").Replace(source), " ", "@"))
+	}
+	if release != "" {
+		query.Set("distro", "debian-"+release)
 	}
 	id := "pkg:deb/debian/" + url.PathEscape(c["Package"]) + "@" + url.PathEscape(c["Version"]) + "?" + query.Encode()
 	return cdx.Component{

@@ -16,10 +16,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Where an image has the program, and the control files of the Debian packages that it has files of.
+// Where an image has the program, the control files of the Debian packages that it has files of, and which Debian that is.
 const (
 	programFolder = "usr/bin"
 	packageFolder = "var/lib/dpkg/status.d"
+	releaseFile   = "usr/lib/os-release"
+	// versionLabel is what the image says of its version.
+	versionLabel = "org.opencontainers.image.version"
 )
 
 // errNoProgram says that an image is none of Offramp's.
@@ -31,6 +34,13 @@ func ofImage(archive, version string) (*cdx.BOM, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the image: %w", err)
 	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("reading the image's configuration: %w", err)
+	}
+	if labelled := config.Config.Labels[versionLabel]; labelled != "" {
+		version = labelled
+	}
 	files := mutate.Extract(image)
 	defer func() { _ = files.Close() }()
 	scratch, err := os.MkdirTemp("", "offramp-sbom-")
@@ -38,49 +48,69 @@ func ofImage(archive, version string) (*cdx.BOM, error) {
 		return nil, fmt.Errorf("making a folder: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(scratch) }()
-	program, packages, err := unpack(files, scratch)
+	found, err := unpack(files, scratch)
 	if err != nil {
 		return nil, err
 	}
-	bom, err := ofBinary(program, version)
+	bom, err := ofBinary(found.program, version)
 	if err != nil {
 		return nil, err
 	}
-	addPackages(bom, packages)
+	addPackages(bom, found)
 	return bom, nil
 }
 
-// unpack writes the program to a folder, and returns its path there and the packages' control files.
-func unpack(files io.Reader, scratch string) (program string, packages []control, err error) {
+// contents is what a list is made from.
+type contents struct {
+	// program is the path of a copy of the image's program.
+	program string
+	// packages are the control files of packages, and release is Debian's, as "13"; both may be missing.
+	packages []control
+	release  string
+}
+
+// unpack looks through the files of an image and copies the program to a folder.
+func unpack(files io.Reader, scratch string) (*contents, error) {
+	found := &contents{}
 	for archive := tar.NewReader(files); ; {
 		header, err := archive.Next()
 		switch {
-		case errors.Is(err, io.EOF) && program == "":
-			return "", nil, errNoProgram
+		case errors.Is(err, io.EOF) && found.program == "":
+			return nil, errNoProgram
 		case errors.Is(err, io.EOF):
-			return program, packages, nil
+			return found, nil
 		case err != nil:
-			return "", nil, fmt.Errorf("reading the image's files: %w", err)
+			return nil, fmt.Errorf("reading the image's files: %w", err)
 		case header.Typeflag != tar.TypeReg:
 			continue
 		}
-		switch path.Dir(path.Clean(header.Name)) {
-		case programFolder:
-			program = filepath.Join(scratch, path.Base(header.Name))
-			err = save(archive, program)
-		case packageFolder:
-			var text []byte
-			text, err = io.ReadAll(archive)
-			packages = append(packages, parseControl(string(text)))
-		}
-		if err != nil {
-			return "", nil, fmt.Errorf("reading %s of the image: %w", header.Name, err)
+		if err := found.take(path.Clean(header.Name), archive, scratch); err != nil {
+			return nil, fmt.Errorf("reading %s of the image: %w", header.Name, err)
 		}
 	}
 }
 
+func (c *contents) take(name string, file io.Reader, scratch string) error {
+	switch {
+	case path.Dir(name) == programFolder:
+		c.program = filepath.Join(scratch, path.Base(name))
+		return save(file, c.program)
+	case path.Dir(name) == packageFolder:
+		text, err := io.ReadAll(file)
+		c.packages = append(c.packages, parseControl(string(text)))
+		return err
+	case name == releaseFile:
+		text, err := io.ReadAll(file)
+		_, after, _ := strings.Cut("\n"+string(text), "\nVERSION_ID=")
+		line, _, _ := strings.Cut(after, "\n")
+		c.release = strings.Trim(line, `"`)
+		return err
+	}
+	return nil
+}
+
 func save(from io.Reader, path string) error {
-	file, err := os.Create(path)
+	file, err := os.Create(path) //nolint:gosec // in a folder that was just made, by its last name alone
 	if err != nil {
 		return err
 	}
@@ -89,17 +119,17 @@ func save(from io.Reader, path string) error {
 }
 
 // addPackages adds packages to a list, in the order of their names.
-func addPackages(bom *cdx.BOM, packages []control) {
-	if len(packages) == 0 {
+func addPackages(bom *cdx.BOM, found *contents) {
+	if len(found.packages) == 0 {
 		return
 	}
-	slices.SortFunc(packages, func(a, b control) int { return strings.Compare(a["Package"], b["Package"]) })
+	slices.SortFunc(found.packages, func(a, b control) int { return strings.Compare(a["Package"], b["Package"]) })
 	var all []cdx.Component
 	if bom.Components != nil {
 		all = *bom.Components
 	}
-	for _, one := range packages {
-		all = append(all, one.component())
+	for _, one := range found.packages {
+		all = append(all, one.component(found.release))
 	}
 	bom.Components = &all
 }

@@ -39,11 +39,11 @@ func list(subject, output, version string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", subject, err)
 	}
-	if err := os.MkdirAll(output, 0o755); err != nil {
+	if err := os.MkdirAll(output, 0o750); err != nil {
 		return "", fmt.Errorf("making the folder of lists: %w", err)
 	}
 	path := filepath.Join(output, name+".cdx.json")
-	file, err := os.Create(path)
+	file, err := os.Create(path) //nolint:gosec // in the folder that the caller names
 	if err != nil {
 		return "", fmt.Errorf("creating a list: %w", err)
 	}

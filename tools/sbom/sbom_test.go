@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,11 +32,15 @@ func image(t *testing.T, files map[string][]byte) string {
 	if err := out.Close(); err != nil {
 		t.Fatal(err)
 	}
-	made, err := tarball.LayerFromReader(&layer)
+	made, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	whole, err := mutate.AppendLayers(empty.Image, []v1.Layer{made}...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err = mutate.Config(whole, v1.Config{Labels: map[string]string{versionLabel: "v1.2.3"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +81,9 @@ Description: minimalistic Netlink communication library
 `
 
 func TestImageOfModulesAndPackages(t *testing.T) {
-	archive := image(t, map[string][]byte{"usr/bin/offramp-agent": self(t), "var/lib/dpkg/status.d/libmnl0": []byte(libmnl)})
-	path, err := list(archive, t.TempDir(), "v1.2.3")
+	archive := image(t, map[string][]byte{"usr/bin/offramp-agent": self(t), "var/lib/dpkg/status.d/libmnl0": []byte(libmnl),
+		"usr/lib/os-release": []byte("ID=debian\nVERSION_ID=\"13\"\n")})
+	path, err := list(archive, t.TempDir(), "v9: what somebody builds now")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +97,7 @@ func TestImageOfModulesAndPackages(t *testing.T) {
 		}
 	}
 	last := (*bom.Components)[len(*bom.Components)-1]
-	if want := "pkg:deb/debian/libmnl0@1.0.5-3+b1?arch=arm64&upstream=libmnl%401.0.5-3"; last.PackageURL != want {
+	if want := "pkg:deb/debian/libmnl0@1.0.5-3+b1?arch=arm64&distro=debian-13&upstream=libmnl%401.0.5-3"; last.PackageURL != want {
 		t.Errorf("the package is %s, want %s", last.PackageURL, want)
 	}
 }
