@@ -98,7 +98,7 @@ lint: tools check-generated ## check style, generated code, the wire and go.mod
 deps: ## install the Debian packages that tests and demo need, or name them
 	@$(GO) run ./e2e/lab/deps
 
-test: deps test-unit test-kernel test-e2e test-states ## run every test: units, kernels, whole programs
+test: deps test-unit test-kernel test-e2e test-images test-states ## run every test: units, kernels, whole programs
 
 test-states: ## say which of the public node states the last test-kernel ran, and fail for one that is missing
 	$(STATES) check -kernels $(KERNELS) $(BIN)/states/collect.json
