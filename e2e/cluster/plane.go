@@ -24,6 +24,8 @@ const (
 	// readyLimit is what etcd and the API server may take; it is 4 s on an idle machine.
 	readyLimit = 90 * time.Second
 	readyPoll  = 100 * time.Millisecond
+	// kubernetesV4 is the Service by which pods reach the API server: the first address of servicesV4.
+	kubernetesV4 = "10.96.0.1"
 )
 
 // plane is the control plane: two processes and the way to them.
@@ -80,7 +82,8 @@ func planeFiles(address string) (map[string]string, error) {
 		return nil, fmt.Errorf("making a temporary folder: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	made, err := authority.Make(dir, netip.MustParseAddr(address), netip.MustParseAddr(hostV6), netip.MustParseAddr("127.0.0.1"))
+	made, err := authority.Make(dir, netip.MustParseAddr(address), netip.MustParseAddr(hostV6), netip.MustParseAddr("127.0.0.1"),
+		netip.MustParseAddr(kubernetesV4))
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +130,9 @@ func apiserverCommand(program, address string, kubelets bool) []string {
 	// The admission plugin wants service accounts and their tokens, which a controller makes that is not always here.
 	more := []string{"--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount"}
 	if kubelets {
-		more = []string{"--authorization-mode", "Node,RBAC", "--allow-privileged", "--audit-policy-file", "audit.yaml", "--audit-log-path", "-"}
+		more = []string{"--authorization-mode", "Node,RBAC", "--allow-privileged", "--audit-policy-file", "audit.yaml", "--audit-log-path", "-",
+			// The names of nodes mean nothing here.
+			"--kubelet-preferred-address-types", "InternalIP"}
 	}
 	return append([]string{
 		program, "--etcd-servers", "http://127.0.0.1:2379", "--secure-port", apiPort, "--bind-address", "0.0.0.0",

@@ -44,6 +44,11 @@ func run(ctx context.Context) error {
 	return apt(ctx, command...)
 }
 
+// runtimes are what real kubelets run their pods with.
+func runtimes() []lab.Package {
+	return []lab.Package{{Name: "containerd", Programs: []string{"containerd", "ctr"}}, {Name: "runc", Programs: []string{"runc"}}}
+}
+
 // missingPackages tells which packages have a program that is not here, or are not installed where they have none.
 func missingPackages() []string {
 	var missing []string
