@@ -222,7 +222,7 @@ func argumentsFit(t *testing.T, s *stage) {
 		}
 	}
 	for flag, port := range map[string]int{"listen": 8443, "metrics-listen": 9091} {
-		if at := intstr.FromInt32(int32(port)); arguments(t, aggregator)[flag] != ":"+at.String() || !hasPort(aggregator, at) { //nolint:gosec // a port
+		if at := intstr.FromInt32(int32(port)); arguments(t, aggregator)[flag] != ":"+at.String() || !hasPort(aggregator, at) {
 			t.Errorf("--%s=%s is not the port that is told", flag, arguments(t, aggregator)[flag])
 		}
 	}

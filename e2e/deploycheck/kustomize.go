@@ -29,7 +29,7 @@ func ReadManifests(folder string) (*Manifests, error) {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".yaml") {
 			return err
 		}
-		content, err := os.ReadFile(name) //nolint:gosec // a file of the repository
+		content, err := os.ReadFile(name)
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func program(name string) string { return filepath.Join(os.Getenv(programsVariab
 // flagsOf are the flags of a program's run, as its help lists them.
 func flagsOf(t *testing.T, name string) map[string]bool {
 	t.Helper()
-	help, err := exec.CommandContext(t.Context(), program(name), "run", "--help").Output() //nolint:gosec // a program of this test's own
+	help, err := exec.CommandContext(t.Context(), program(name), "run", "--help").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

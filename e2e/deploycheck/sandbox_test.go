@@ -59,7 +59,7 @@ func newSandbox(t *testing.T, pod core.PodSpec) *sandbox {
 
 func (s *sandbox) do(name string, args ...string) {
 	s.Helper()
-	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil { //nolint:gosec // of this test's own
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
 		s.Fatalf("%s %v: %v\n%s", name, args, err, out)
 	}
 }
@@ -74,7 +74,7 @@ func (s *sandbox) inside(script string) {
 func (s *sandbox) freshRoot() {
 	s.Helper()
 	root := filepath.Join(s.folder, "rootfs")
-	err := errors.Join(os.RemoveAll(root), os.Mkdir(root, 0o755), os.Link(program("agent"), filepath.Join(root, "offramp-agent"))) //nolint:gosec // a root is for all to read
+	err := errors.Join(os.RemoveAll(root), os.Mkdir(root, 0o755), os.Link(program("agent"), filepath.Join(root, "offramp-agent")))
 	for _, link := range s.links {
 		err = errors.Join(err, os.Symlink("usr/"+link, filepath.Join(root, link)))
 	}
@@ -99,7 +99,7 @@ func (s *sandbox) run(without missing, args ...string) (stdout, stderr string, c
 		s.Fatal(err)
 	}
 	s.freshRoot()
-	run := exec.CommandContext(s.Context(), "runc", "run", s.netns) //nolint:gosec // a name of this test's own
+	run := exec.CommandContext(s.Context(), "runc", "run", s.netns)
 	run.Dir = s.folder
 	var out, complaint bytes.Buffer
 	run.Stdout, run.Stderr = &out, &complaint

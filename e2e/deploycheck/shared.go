@@ -21,11 +21,11 @@ func shared() map[string]string {
 // CopyShared writes the chart's copies anew, since a chart may hold nothing that lies outside of it.
 func CopyShared(deploy string) error {
 	for name, from := range shared() {
-		content, err := os.ReadFile(filepath.Join(deploy, from)) //nolint:gosec // a file of the repository
+		content, err := os.ReadFile(filepath.Join(deploy, from))
 		if err != nil {
 			return fmt.Errorf("read what the chart shares: %w", err)
 		}
-		if err := os.WriteFile(filepath.Join(deploy, "chart/offramp/files", name), content, 0o644); err != nil { //nolint:gosec // for all to read
+		if err := os.WriteFile(filepath.Join(deploy, "chart/offramp/files", name), content, 0o644); err != nil {
 			return fmt.Errorf("write the chart's copy: %w", err)
 		}
 	}

@@ -36,5 +36,5 @@ func write(deploy, privileges string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(privileges, []byte(text), 0o644) //nolint:gosec // for all to read
+	return os.WriteFile(privileges, []byte(text), 0o644)
 }
