@@ -114,6 +114,7 @@ func (s *runSettings) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	log := s.logger(stderr)
+	collectOften()
 	identified, err := s.identify(ctx, log)
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ type agents struct {
 	timeouts timeouts
 	streams  *streams
 	desk     *orders.Desk
+	crew     *crew
 	log      *slog.Logger
 }
 
@@ -128,7 +129,7 @@ func (a *agents) own(l *link, hello *offrampv1.Hello, welcomed []*offrampv1.Sect
 	session, known := a.store.Join(hello, l)
 	err := errOvertaken
 	if slices.EqualFunc(welcomed, known, sameDigest) {
-		err = session.Report(first)
+		err = a.report(session, first)
 	}
 	if err != nil {
 		session.Leave()
@@ -144,7 +145,7 @@ func sameDigest(a, b *offrampv1.SectionDigest) bool {
 func (a *agents) handle(l *link, session *fleet.Session, message *offrampv1.ConnectRequest) error {
 	switch body := message.GetMessage().(type) {
 	case *offrampv1.ConnectRequest_Report:
-		return session.Report(body.Report)
+		return a.report(session, body.Report)
 	case *offrampv1.ConnectRequest_Heartbeat:
 		return a.heartbeat(session, body.Heartbeat)
 	case *offrampv1.ConnectRequest_DetailPart:
@@ -164,7 +165,15 @@ func (a *agents) heartbeat(session *fleet.Session, heartbeat *offrampv1.Heartbea
 			return fmt.Errorf("the clock of a heartbeat: %w", err)
 		}
 	}
-	return session.Heartbeat(heartbeat)
+	var err error
+	a.crew.do(func() { err = session.Heartbeat(heartbeat) })
+	return err
+}
+
+func (a *agents) report(session *fleet.Session, report *offrampv1.Report) error {
+	var err error
+	a.crew.do(func() { err = session.Report(report) })
+	return err
 }
 
 // logEnd tells of streams that ended for a reason; agents that come and go are no news.

@@ -71,7 +71,7 @@ func (nowhere) Send(*v1.ConnectResponse) error { return nil }
 func handleBytes(t *testing.T, a *agents, session *fleet.Session, encoded []byte) {
 	t.Helper()
 	message := &v1.ConnectRequest{}
-	if err := newAgentCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(encoded)}, message); err != nil {
+	if err := newAgentCodec(nil).Unmarshal(mem.BufferSlice{mem.SliceBuffer(encoded)}, message); err != nil {
 		t.Fatalf("the codec fails: %v", err)
 	}
 	heard, err := orders.New(orders.Config{Log: quiet()}).Join("a", nowhere{})

@@ -12,8 +12,8 @@ const (
 	// window is what a peer may send ahead on a stream, the least that HTTP/2 allows to be announced at once.
 	window = 64 << 10
 
-	// connectionTimeout bounds the handshakes of TLS and HTTP/2; idleTimeout the life of a connection without calls.
-	connectionTimeout = 10 * time.Second
+	// connectionTimeout bounds the handshakes of TLS and HTTP/2 and the wait for them; idleTimeout the life of a connection without calls.
+	connectionTimeout = handshakeTurn + 10*time.Second
 	idleTimeout       = 5 * time.Minute
 	// keepaliveTime is how long a connection may be quiet before the peer is asked whether it lives; keepaliveTimeout how
 	// long it may take to answer; keepaliveMin how often a peer may ask us, which agents and people do every 5 minutes.

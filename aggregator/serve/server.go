@@ -57,6 +57,7 @@ type Server struct {
 	health   *health.Server
 	streams  *streams
 	desk     *orders.Desk
+	crew     *crew
 	lists    *lists
 	store    *fleet.Store
 	timeouts timeouts
@@ -73,8 +74,10 @@ func New(config Config) *Server {
 }
 
 func newServer(config Config, limits timeouts) *Server {
+	workers := newCrew()
 	s := &Server{
-		grpc:     grpc.NewServer(options(config)...),
+		grpc:     grpc.NewServer(options(config, workers)...),
+		crew:     workers,
 		health:   health.NewServer(),
 		streams:  &streams{open: map[*ender]struct{}{}},
 		timeouts: limits,
@@ -97,7 +100,7 @@ func newServer(config Config, limits timeouts) *Server {
 	}
 	s.desk = orders.New(orders.Config{Log: config.Log, Unasked: written.unasked})
 	offrampv1.RegisterAgentServiceServer(s.grpc, &agents{
-		store: config.Store, version: config.Version, replica: rand.Text(), timeouts: limits, streams: s.streams, desk: s.desk, log: config.Log,
+		store: config.Store, version: config.Version, replica: rand.Text(), timeouts: limits, streams: s.streams, desk: s.desk, crew: workers, log: config.Log,
 	})
 	offrampv1.RegisterCleanupServiceServer(s.grpc, &cleanups{desk: s.desk, audit: written, streams: s.streams})
 	offrampv1.RegisterFleetServiceServer(s.grpc, &questions{
@@ -110,10 +113,10 @@ func newServer(config Config, limits timeouts) *Server {
 }
 
 // options are the limits of a server for very many agents that are mostly quiet: small or no buffers per connection.
-func options(config Config) []grpc.ServerOption {
+func options(config Config, workers *crew) []grpc.ServerOption {
 	creds := insecure.NewCredentials()
 	if config.TLS != nil {
-		creds = credentials.NewTLS(config.TLS)
+		creds = inTurn(credentials.NewTLS(config.TLS))
 	}
 	guard := config.Guard
 	if guard == nil {
@@ -128,12 +131,14 @@ func options(config Config) []grpc.ServerOption {
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(window),
 		grpc.ReadBufferSize(0),
+		// One call per connection: a table of headers would only keep the token twice.
+		grpc.HeaderTableSize(0),
 		grpc.WriteBufferSize(4 << 10),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: idleTimeout, Time: keepaliveTime, Timeout: keepaliveTimeout,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveMin, PermitWithoutStream: true}),
-		grpc.ForceServerCodecV2(newAgentCodec()),
+		grpc.ForceServerCodecV2(newAgentCodec(workers)),
 		grpc.ChainUnaryInterceptor(containUnary(config.Log), guard.Unary()),
 		grpc.ChainStreamInterceptor(containStream(config.Log), guard.Stream()),
 		grpc.WaitForHandlers(true),
@@ -147,6 +152,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	sweepCtx, stopSweeping := context.WithCancel(ctx)
 	defer stopSweeping()
 	sweeping.Go(func() { s.desk.Run(sweepCtx) })
+	defer s.crew.start()()
 	ended := make(chan error, 1)
 	go func() { ended <- s.grpc.Serve(listener) }()
 	select {

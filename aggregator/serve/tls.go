@@ -90,7 +90,8 @@ func (r *reloader) look() (seen stamp) {
 }
 
 func (r *reloader) read() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}}
+	// Agents keep one connection and resume none: tickets would be made and sent for nothing.
+	config := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, SessionTicketsDisabled: true}
 	if err := r.identify(config); err != nil {
 		return nil, err
 	}
