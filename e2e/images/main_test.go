@@ -15,6 +15,9 @@ import (
 // folderVariable tells a test process that another one started, as nstest does, where the images were saved.
 const folderVariable = "OFFRAMP_E2E_IMAGES"
 
+// platformVariable asks for images of another platform, as linux/arm64. They are looked at, and cannot be run here.
+const platformVariable = "OFFRAMP_E2E_PLATFORM"
+
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 // testMain builds the images once, for all tests.
@@ -59,7 +62,7 @@ func possible() error {
 }
 
 func tested() Options {
-	return Options{Registry: "registry.example/offramp", Tag: "under-test", Log: os.Stderr}
+	return Options{Registry: "registry.example/offramp", Tag: "under-test", Platform: os.Getenv(platformVariable), Log: os.Stderr}
 }
 
 // buildAll builds the images and saves them in a folder. The daemon has ended when it returns.

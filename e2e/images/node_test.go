@@ -31,6 +31,9 @@ type node struct {
 // enterNode makes the calling test's process live in a fresh namespace with a daemon; false outside of it.
 func enterNode(t *testing.T) (*node, bool) {
 	t.Helper()
+	if other := open(t, Agent).Config.Architecture; other != runtime.GOARCH {
+		t.Skipf("images for %s cannot be run on %s", other, runtime.GOARCH)
+	}
 	if !nstest.Enter(t) {
 		return nil, false
 	}
