@@ -30,6 +30,8 @@ type agent struct {
 	state State
 	conn  net.Conn
 	stop  context.CancelFunc
+	// changedAt is when the node last changed and nobody heard of it yet.
+	changedAt time.Time
 }
 
 // bearer is a token that never changes.
@@ -119,11 +121,21 @@ func (*agent) Detail(_ context.Context, _ *offrampv1.DetailRequest, emit func([]
 func (a *agent) change() {
 	a.mu.Lock()
 	a.state.Version++
+	a.changedAt = time.Now()
 	a.mu.Unlock()
 	select {
 	case a.changes <- struct{}{}:
 	default:
 	}
+}
+
+// heard returns how long ago the node changed, once for each change.
+func (a *agent) heard() (time.Duration, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := a.changedAt
+	a.changedAt = time.Time{}
+	return time.Since(at), !at.IsZero()
 }
 
 // cut closes the agent's connection, as a restart of the aggregator does.

@@ -46,6 +46,7 @@ type Fleet struct {
 	log         *slog.Logger
 	counts      counts
 	agents      []*agent
+	numbers     map[string]int
 
 	ctx    context.Context //nolint:containedctx // the life of the fleet, which agents that are restarted belong to, too
 	cancel context.CancelFunc
@@ -77,9 +78,13 @@ func New(ctx context.Context, config Config) (*Fleet, error) {
 	}
 	f := &Fleet{
 		config: config, names: config.Names, templates: templates, agents: make([]*agent, len(config.Names)),
-		credentials: credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: serverName}),
+		credentials: newNamed(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots}),
 	}
 	f.log = slog.New(ear{&f.counts})
+	f.numbers = make(map[string]int, len(f.names))
+	for number, name := range f.names {
+		f.numbers[name] = number
+	}
 	f.ctx, f.cancel = context.WithCancel(ctx)
 	return f, f.sign()
 }
@@ -153,6 +158,15 @@ func (f *Fleet) Churn(ctx context.Context, rate float64, restartEvery int) {
 func (f *Fleet) Change(number int) {
 	f.counts.changes.Add(1)
 	f.agents[number].change()
+}
+
+// Heard says how long ago a node changed of which a watcher heard just now; false where that was told before.
+func (f *Fleet) Heard(name string) (time.Duration, bool) {
+	number, known := f.numbers[name]
+	if !known {
+		return 0, false
+	}
+	return f.agents[number].heard()
 }
 
 // ChangeAll changes every node once, spread evenly over a time.

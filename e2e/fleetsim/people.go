@@ -93,18 +93,20 @@ func (p *Person) Ask(ctx context.Context, every time.Duration) (readiness, pages
 	return readiness, pages
 }
 
-// Watch follows the fleet until ctx ends and hands every event to heard. With a pause it reads slowly: one event each.
+// Watch follows the fleet until ctx ends and hands the nodes to heard that change after the first round. With a pause it reads
+// slowly: one event each.
 func (p *Person) Watch(ctx context.Context, slow time.Duration, heard func(*offrampv1.NodeSummary)) error {
 	stream, err := p.Fleet.Watch(ctx, &offrampv1.WatchRequest{})
 	if err != nil {
 		return fmt.Errorf("watch the fleet: %w", err)
 	}
-	for {
+	for synced := false; ; {
 		event, err := stream.Recv()
 		if err != nil {
 			return err
 		}
-		if node := event.GetNode(); node != nil && heard != nil {
+		synced = synced || event.GetSynced() != nil
+		if node := event.GetNode(); synced && node != nil && heard != nil {
 			heard(node)
 		}
 		if slow > 0 {

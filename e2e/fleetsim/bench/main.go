@@ -1,4 +1,5 @@
-// Program bench measures one aggregator under simulated fleets.
+// Program bench measures one aggregator under simulated fleets and writes what came out into docs/performance.md, between the
+// marks that stand there. Nothing else writes figures into that file.
 package main
 
 import (
@@ -7,89 +8,73 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"time"
 
 	"offramp.dev/offramp/e2e/fleetsim"
 )
 
+// settings are the flags.
+type settings struct {
+	program, document string
+	sizes             string
+	// arrive is how long 1,000 nodes take to arrive, settle how long nothing happens, churn how long something does.
+	arrive, settle, churn time.Duration
+	rate                  float64
+	restart               bool
+	aggregatorCPU, ownCPU int
+}
+
 func main() {
-	program := flag.String("aggregator", "bin/offramp-aggregator", "")
-	nodes := flag.Int("nodes", 1000, "")
-	settle := flag.Duration("settle", 30*time.Second, "")
-	arrive := flag.Duration("arrive", 20*time.Second, "")
-	cpu := flag.Int("cpu", -1, "")
+	s := settings{}
+	flag.StringVar(&s.program, "aggregator", "bin/offramp-aggregator", "the program to measure")
+	flag.StringVar(&s.document, "o", "", "file to write the tables into; empty for none")
+	flag.StringVar(&s.sizes, "nodes", "1000,5000,10000,20000", "how many nodes, one run each")
+	flag.DurationVar(&s.arrive, "arrive", 5*time.Second, "how long 1,000 nodes take to arrive")
+	flag.DurationVar(&s.settle, "settle", 90*time.Second, "how long the fleet stays unchanged while that is measured")
+	flag.DurationVar(&s.churn, "churn", time.Minute, "how long it changes")
+	flag.Float64Var(&s.rate, "rate", 200, "changed reports a second while it changes")
+	flag.BoolVar(&s.restart, "restart", true, "restart the aggregator in the end and wait for everybody")
+	flag.IntVar(&s.aggregatorCPU, "aggregator-cpu", 0, "the processor of the aggregator; -1 for any")
+	flag.IntVar(&s.ownCPU, "cpu", 1, "the processor of the simulator; -1 for any")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *program, *nodes, *cpu, *arrive, *settle); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+	err := run(ctx, s)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "measuring:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, program string, n, cpu int, arrive, settle time.Duration) error {
+func run(ctx context.Context, s settings) error {
 	files, err := fleetsim.RaiseLimits()
 	if err != nil {
 		return err
 	}
-	n = min(n, files-100)
-	issuer, err := fleetsim.NewIssuer()
-	if err != nil {
-		return err
+	var results []*result
+	for text := range strings.SplitSeq(s.sizes, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("-nodes wants numbers: %w", err)
+		}
+		if most := files - reserve; n > most {
+			fmt.Printf("%d nodes: this machine allows %d open files for a process, so %d\n", n, files, most)
+			n = most
+		}
+		r, err := measure(ctx, s, n)
+		if err != nil {
+			return fmt.Errorf("%d nodes: %w", n, err)
+		}
+		results = append(results, r)
+		fmt.Print(table(results))
 	}
-	names := fleetsim.Names(n)
-	api := fleetsim.NewAPI(issuer, names)
-	defer api.Close()
-	dir, err := os.MkdirTemp("", "fleetsim-")
-	if err != nil {
-		return err
+	if s.document == "" {
+		return nil
 	}
-	defer os.RemoveAll(dir)
-	log, _ := os.Create("/tmp/h9/aggregator.log")
-	aggregator, err := fleetsim.Start(ctx, fleetsim.Launch{Program: program, Dir: dir, API: api, CPU: cpu, Log: log})
-	if err != nil {
-		return err
-	}
-	defer aggregator.Stop()
-	time.Sleep(3 * time.Second)
-	before, err := aggregator.Usage(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("empty: rss %d KiB peak %d\n", before.Resident>>10, before.Peak>>10)
-	fleet, err := fleetsim.New(ctx, fleetsim.Config{Names: names, Address: aggregator.Address, Authority: api.Authority(), Issuer: issuer})
-	if err != nil {
-		return err
-	}
-	defer fleet.Close()
-	began := time.Now()
-	fleet.Arrive(arrive)
-	person, err := fleetsim.NewPerson(aggregator.Address, issuer, api.Authority())
-	if err != nil {
-		return err
-	}
-	defer person.Close()
-	limited, cancel := context.WithTimeout(ctx, 3*time.Minute)
-	defer cancel()
-	_, err = person.AwaitComplete(limited, n)
-	fmt.Println("complete after", time.Since(began), err)
-	fmt.Printf("%+v\n", fleet.Counts())
-	if err != nil {
-		return err
-	}
-	from, _ := aggregator.Usage(ctx)
-	time.Sleep(settle)
-	u, err := aggregator.Usage(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("rss/node %.1f KiB (above empty %.1f), peak/node %.1f, heap %.1f stacks %.1f KiB/node, goroutines %.2f/node, share %.3f\n",
-		float64(u.Resident)/1024/float64(n), float64(u.Resident-before.Resident)/1024/float64(n), float64(u.Peak)/1024/float64(n), u.HeapInUse/1024/float64(n), u.Stacks/1024/float64(n), u.Goroutines/float64(n), fleetsim.Share(from, u))
-	fmt.Println(api.Requests())
-	fmt.Printf("%+v\n", fleet.Counts())
-	if os.Getenv("WAIT") != "" {
-		fmt.Println("waiting, pid", aggregator.PID())
-		<-ctx.Done()
-	}
-	return nil
+	return write(s.document, s, results)
 }
+
+// reserve are the files that a process opens beside one for each agent.
+const reserve = 100
