@@ -132,3 +132,29 @@ func TestRunRemembers(t *testing.T) {
 		t.Errorf("the state folder has %v, %v", entries, err)
 	}
 }
+
+// The addresses of an aggregator's name outlive the agent.
+func TestRunRemembersAggregators(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	var stdout, stderr bytes.Buffer
+	args := []string{"run", "--aggregator", "localhost:1", "--insecure-plaintext", "--node", "worker-1", "--state-dir", dir}
+	go func() { ended <- run(ctx, args, func(string) (string, bool) { return "", false }, &stdout, &stderr) }()
+	var content []byte
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline) && len(content) == 0; time.Sleep(20 * time.Millisecond) {
+		content, _ = os.ReadFile(filepath.Join(dir, "aggregators.json"))
+	}
+	cancel()
+	if code := <-ended; code != 0 || !strings.Contains(string(content), `"localhost:1":["127.0.0.1:1"`) {
+		t.Errorf("exit code %d, remembered %q: %s", code, content, stderr.String())
+	}
+}
+
+func TestRunRefusesNonsenseForAggregators(t *testing.T) {
+	for want, aggregators := range map[string]string{
+		"named twice": "a:1,b:1,a:1", "host:port": "a", "neither an address nor a DNS name": "10.0.0.300:8443", "no number": "a:https",
+	} {
+		newStage().call(t.Context(), nil, "run", "--aggregator", aggregators).want(t, 1, "", want)
+	}
+}

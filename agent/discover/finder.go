@@ -26,7 +26,8 @@ type Finder struct {
 	Resolver Resolver
 	// Memory keeps addresses beyond the process. Nil: nothing does.
 	Memory *File
-	// Interval is the pause between two look-ups that succeed (default 30 s), up to a tenth shorter or longer.
+	// Interval is the pause between two look-ups that succeed (default 30 s), up to a tenth shorter or longer. After a change or a
+	// hint the pauses grow up to it: a replica that went is soon followed by another one.
 	Interval time.Duration
 	// Deadline bounds one look-up (default 5 s).
 	Deadline time.Duration
@@ -71,6 +72,7 @@ func (f Finder) Follow(ctx context.Context, target Target, hints <-chan struct{}
 		return
 	}
 	s := &search{Finder: f.withDefaults(), target: target, hints: hints, found: found}
+	s.calm = s.FirstPause
 	s.Log = s.Log.With("aggregator", target.String())
 	for ctx.Err() == nil {
 		s.rest(ctx, s.look(ctx))
@@ -89,6 +91,8 @@ type search struct {
 	// failing is the pause after the last failure; 0 after a success. crowded is what was last said of too many addresses.
 	failing time.Duration
 	crowded int
+	// calm is the pause after the last success.
+	calm time.Duration
 }
 
 // look looks the name up once and returns the pause until the next time.
@@ -105,7 +109,8 @@ func (s *search) look(ctx context.Context) time.Duration {
 	}
 	s.failing = 0
 	s.learn(s.choose(addresses))
-	return s.Interval + time.Duration((s.Rand()-0.5)*0.2*float64(s.Interval))
+	s.calm = min(2*s.calm, s.Interval)
+	return s.calm + time.Duration((s.Rand()-0.5)*0.2*float64(s.calm))
 }
 
 var errNone = errors.New("the name has no address of an aggregator")
@@ -172,7 +177,7 @@ func (s *search) learn(addresses []string) {
 		return
 	}
 	s.Log.Info("the aggregator's name has these addresses", "addresses", addresses)
-	s.known = addresses
+	s.known, s.calm = addresses, s.FirstPause
 	s.found(slices.Clone(addresses))
 }
 
@@ -180,6 +185,7 @@ func (s *search) learn(addresses []string) {
 func (s *search) rest(ctx context.Context, pause time.Duration) {
 	select {
 	case <-s.hints:
+		s.calm = s.FirstPause
 		sleep(ctx, s.shorter(s.FirstPause))
 	case <-time.After(pause):
 	case <-ctx.Done():

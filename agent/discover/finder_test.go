@@ -65,7 +65,7 @@ type following struct {
 	found []string
 }
 
-// follow starts one. Without randomness look-ups are 27 s apart, and pauses after failures as long as they can be.
+// follow starts one. Without randomness look-ups are 27 s apart in the long run, and pauses after failures as long as they can be.
 func follow(t *testing.T, target string, d *dns, memory *File) *following {
 	t.Helper()
 	parsed, err := Parse(target)
@@ -139,8 +139,8 @@ func TestPauses(t *testing.T) {
 		for _, at := range d.times() {
 			seconds = append(seconds, fmt.Sprint(at.Sub(began).Seconds()))
 		}
-		// 27 s apart; after a failure 2, 4, 8, 16 and then 30 s; after it is over 27 s again.
-		want := "0 27 54 56 60 68 84 114 144 174 204 234 261 288 315"
+		// After a change 3.6, 7.2, 14.4 s and then 27 s apart; after a failure 2, 4, 8, 16 and then 30 s; after it is over 27 s again.
+		want := "0 3.6 10.8 25.2 52.2 54.2 58.2 66.2 82.2 112.2 142.2 172.2 202.2 232.2 259.2 286.2 313.2"
 		if strings.Join(seconds, " ") != want {
 			t.Errorf("asked at %v, want %s", seconds, want)
 		}

@@ -2,9 +2,14 @@ package fleet
 
 import (
 	"fmt"
+	"time"
 
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
+
+// underWay is how much later than others an agent may come back from the same cut: Linux waits up to 8 s between two SYNs within
+// the 20 s that gRPC gives an attempt.
+const underWay = 10 * time.Second
 
 // Incomplete says why nodes may be missing from the answers of this moment, for people; "" when each node of the cluster is in them.
 // A replica that has just started knows only the nodes whose agents have come back.
@@ -20,9 +25,9 @@ func (s *Store) incomplete(m *moment) string {
 		return ""
 	case m.facts != nil || s.config.AsksCluster:
 		return "the Kubernetes API does not tell which nodes there are"
-	case quiet < s.silence():
+	case quiet < s.silence()+underWay:
 		return fmt.Sprintf("nobody tells this aggregator which nodes there are, and %.0f s ago it started or heard of one that it did not know; others may follow within %.0f s",
-			quiet.Seconds(), s.silence().Seconds())
+			quiet.Seconds(), (s.silence() + underWay).Seconds())
 	}
 	return ""
 }

@@ -21,7 +21,7 @@ func nodesSource(state v1.SectionState, names ...string) *v1.ClusterFacts {
 	return facts
 }
 
-// A replica knows two nodes, both ready, and has listened for a while. What may it say of the fleet? Three heartbeats are 180 s.
+// A replica knows two nodes, both ready, and has listened for a while. What may it say of the fleet? Three heartbeats are 180 s, and 10 s are for the way.
 func TestWhatAReplicaMaySayOfTheFleet(t *testing.T) {
 	noNodes := &v1.ClusterFacts{Sources: []*v1.ClusterSource{{Kind: "events", State: told}}}
 	tests := map[string]struct {
@@ -33,8 +33,8 @@ func TestWhatAReplicaMaySayOfTheFleet(t *testing.T) {
 		unknown    uint64
 	}{
 		"nobody tells the nodes, just started":      {false, nil, 0, unsure, "0 s ago it started", 0},
-		"nobody tells the nodes, a second too soon": {false, nil, 179 * time.Second, unsure, "179 s ago it started", 0},
-		"nobody tells the nodes, long enough":       {false, nil, 180 * time.Second, ready, "", 0},
+		"nobody tells the nodes, a second too soon": {false, nil, 189 * time.Second, unsure, "189 s ago it started", 0},
+		"nobody tells the nodes, long enough":       {false, nil, 190 * time.Second, ready, "", 0},
 		"the API has not answered":                  {true, nil, time.Hour, unsure, "does not tell which nodes", 0},
 		"the API has not answered about nodes":      {true, noNodes, time.Hour, unsure, "does not tell which nodes", 0},
 		"the API may not be asked about nodes":      {true, nodesSource(untold), time.Hour, unsure, "does not tell which nodes", 0},
@@ -90,13 +90,13 @@ func TestNodesThatComeLate(t *testing.T) {
 	c.advance(2 * time.Minute)
 	second, _, _ := join(s, "b")
 	report(t, second, kernelSection(t, 6, "6.1.0"))
-	c.advance(2 * time.Minute)
+	c.advance(129 * time.Second)
 	complete("two minutes after the second", false)
 	second.Leave()
 	again, _, _ := join(s, "b")
 	report(t, again)
-	c.advance(time.Minute)
-	complete("three minutes after the second, which has come again", true)
+	c.advance(61 * time.Second)
+	complete("190 s after the second, which has come again", true)
 }
 
 // A blocked node is blocked whoever is missing.
