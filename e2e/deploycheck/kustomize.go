@@ -22,11 +22,11 @@ type Manifests struct{ files filesys.FileSystem }
 // tried is where kustomizations are written that only a test has.
 const tried = "/deploy/tried"
 
-// ReadManifests reads every YAML file of a folder, which is deploy/ of the repository.
+// ReadManifests reads every YAML and JSON file of a folder, which is deploy/ of the repository.
 func ReadManifests(folder string) (*Manifests, error) {
 	m := &Manifests{filesys.MakeFsInMemory()}
 	err := filepath.WalkDir(folder, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".yaml") {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".yaml") && !strings.HasSuffix(name, ".json") {
 			return err
 		}
 		content, err := os.ReadFile(name)

@@ -46,6 +46,7 @@ func TestManifests(t *testing.T) {
 		"the chart goes into another namespace":   elsewhere,
 		"the chart has the shared files":          sharedFiles,
 		"values are checked":                      valuesChecked,
+		"alerts and dashboard build":              monitoringBuilds,
 		"observe is enough, and all of it needed": observeEnoughAndNeeded,
 		"enforce is enough, and all of it needed": enforceEnoughAndNeeded,
 	} {

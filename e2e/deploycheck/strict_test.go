@@ -42,3 +42,21 @@ func typesRefuse(t *testing.T, s *stage) {
 		}
 	}
 }
+
+// The alerts and the dashboard are for whoever has Prometheus Operator, beside what it scrapes.
+func monitoringBuilds(t *testing.T, s *stage) {
+	objects, err := s.manifests.BuildWith("observe", "service-monitors", "../monitoring")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[any]bool{}
+	for _, object := range objects {
+		kinds[object["kind"]] = true
+		if _, err := s.types.Decode(object); err != nil {
+			t.Error(err)
+		}
+	}
+	if !kinds["PrometheusRule"] || !kinds["ServiceMonitor"] || !kinds["PodMonitor"] {
+		t.Errorf("the kinds are %v", kinds)
+	}
+}
