@@ -35,6 +35,12 @@ func (n *Node) Contain(ctx context.Context, command ...string) (Process, error) 
 	return process, nil
 }
 
+// ProxyPath is where the node's kube-proxy is, in the files that the node sees. ProxyAt says that it is elsewhere.
+func (n *Node) ProxyPath() string { return n.proxy }
+
+// ProxyAt has kube-proxy run by another path: its last part is what the process is called.
+func (n *Node) ProxyAt(path string) { n.proxy = path }
+
 // childOf waits for the one process that another has started.
 func childOf(ctx context.Context, p *hostProcess) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)

@@ -32,7 +32,7 @@ func (s *stage) files(node string) []string {
 	var all []string
 	err := filepath.WalkDir(disk, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // gone while it is looked at
+			return nil //nolint:nilerr // gone while it is looked at
 		}
 		name := strings.TrimPrefix(path, disk)
 		for _, folder := range []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/cni", "/var/log"} {

@@ -43,6 +43,8 @@ type stage struct {
 	dir     string
 
 	kubectl string // the program
+	// whole is the whole test: what lives longer than a part of it is started with its context.
+	whole *testing.T
 }
 
 // in is the stage for a part of a test.
@@ -58,7 +60,7 @@ func setUp(t *testing.T) *stage {
 		t.Skipf("make e2e-deploy sets %s", needed)
 	}
 	began := time.Now()
-	s := &stage{T: t, lab: labtest.Start(t), dir: t.TempDir(), nodes: map[string]*nodes.Node{}, proxies: map[string]*cluster.Proxy{}}
+	s := &stage{T: t, whole: t, lab: labtest.Start(t), dir: t.TempDir(), nodes: map[string]*nodes.Node{}, proxies: map[string]*cluster.Proxy{}}
 	s.startCluster()
 	s.addNodes(s.images())
 	s.apply(nodes.DNSManifest())

@@ -32,7 +32,7 @@ func (s *stage) makeDirty(name string) {
 	if err := s.proxies[name].End(); err != nil {
 		s.Fatal(err)
 	}
-	old, err := n.SyncedProxy(s.Context(), cluster.ProxyConfig{Mode: "iptables"})
+	old, err := n.SyncedProxy(s.whole.Context(), cluster.ProxyConfig{Mode: "iptables"})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func (s *stage) makeDirty(name string) {
 	s.feed(name, s.captured("ipset-save.txt"), "ipset", "restore")
 	s.feed(name, s.captured("iptables-legacy-save.txt"), "iptables-legacy-restore", "--noflush")
 	s.feed(name, s.captured("ip6tables-legacy-save.txt"), "ip6tables-legacy-restore", "--noflush")
-	s.proxies[name], err = n.SyncedProxy(s.Context(), cluster.ProxyConfig{Mode: "nftables", Without: []string{"iptables", "ip6tables"}})
+	s.proxies[name], err = n.SyncedProxy(s.whole.Context(), cluster.ProxyConfig{Mode: "nftables", Without: []string{"iptables", "ip6tables"}})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -83,12 +83,12 @@ true
 
 var passing = regexp.MustCompile(`\[\d+:\d+\]| +valid_lft .*$`)
 
-// native are the lines that the native tools print of a node, but for counters and what stands alone.
-func (s *stage) native(node string) []string {
+// native are the lines that the native tools print of the dirty node, but for counters and what stands alone.
+func (s *stage) native() []string {
 	s.Helper()
-	result, err := s.nodes[node].RunInput(s.Context(), []byte(nativeScript), "sh")
+	result, err := s.nodes[dirty].RunInput(s.Context(), []byte(nativeScript), "sh")
 	if err != nil || result.ExitCode != 0 {
-		s.Fatalf("asking the native tools on %s: %v: %s", node, err, result.Stderr)
+		s.Fatalf("asking the native tools: %v: %s", err, result.Stderr)
 	}
 	var lines []string
 	for line := range strings.Lines(result.Stdout) {
@@ -121,15 +121,5 @@ func difference(a, b []string) []string {
 var ofOldModes = regexp.MustCompile(`KUBE-(SVC|SVL|FW|EXT|SEP)-[A-Z2-7]{16}\b|KUBE-(SERVICES|EXTERNAL-SERVICES|NODEPORTS|NODE-PORT[A-Z-]*|POSTROUTING|MARK-MASQ|FORWARD|` +
 	`PROXY-FIREWALL|PROXY-CANARY|IPVS-[A-Z-]*|SOURCE-RANGES-FIREWALL|LOAD-BALANCER[A-Z-]*|CLUSTER-IP|LOOP-BACK|EXTERNAL-IP[A-Z-]*|HEALTH-CHECK-NODE-PORT|6-[A-Z-]*)\b`)
 
-// eventuallyRemoved waits until a path of a node is gone.
-func (s *stage) nodeHas(node, path string) bool {
-	s.Helper()
-	ctx := s.Context()
-	result, err := s.nodes[node].Run(ctx, "test", "-e", path)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return result.ExitCode == 0
-}
-
+// soon is what the cluster may take to show a change.
 const soon = 90 * time.Second

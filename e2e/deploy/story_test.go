@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -56,7 +57,7 @@ func TestStory(t *testing.T) {
 func (s *stage) story(way way) {
 	s.Helper()
 	s.makeDirty(dirty)
-	before := s.snapshot()
+	before, asked := s.snapshot(), len(s.cluster.Audit())
 	way.observe(s)
 	s.isThere()
 	s.looks()
@@ -65,7 +66,7 @@ func (s *stage) story(way way) {
 	s.isThere()
 	s.cleansUp()
 	s.usesTheRest()
-	s.rightsAreUsed(s.must("kustomize", "../../deploy/overlays/enforce"))
+	s.rightsAreUsed(s.must("kustomize", "../../deploy/overlays/enforce"), asked)
 	way.remove(s)
 	s.isGone(before)
 }
@@ -120,12 +121,12 @@ func hasAll(text string, words []string) bool {
 // refusesToCleanUp holds that nobody can order anything of what the overlay observe installs.
 func (s *stage) refusesToCleanUp() {
 	s.Helper()
-	before := s.native(dirty)
+	before := s.native()
 	out, code := s.offramp(doer, "cleanup", dirty, "--yes")
 	if code != 2 {
 		s.Errorf("a clean-up with the overlay observe: exit status %d, want 2: %s", code, out)
 	}
-	after := s.native(dirty)
+	after := s.native()
 	if gone, come := difference(before, after), difference(after, before); len(gone)+len(come) > 0 {
 		s.Errorf("a clean-up with the overlay observe removed %q and added %q", gone, come)
 	}
@@ -134,7 +135,7 @@ func (s *stage) refusesToCleanUp() {
 // cleansUp orders a clean-up of the dirty node: nothing of the old modes is left, and all else is as it was.
 func (s *stage) cleansUp() {
 	s.Helper()
-	before := s.native(dirty)
+	before := s.native()
 	if found := slices.DeleteFunc(slices.Clone(before), func(line string) bool { return !ofOldModes.MatchString(line) }); len(found) < 200 {
 		s.Fatalf("the dirty node has only %d lines of old modes", len(found))
 	}
@@ -142,7 +143,7 @@ func (s *stage) cleansUp() {
 	if code != 0 {
 		s.Fatalf("the clean-up: exit status %d: %s\n%s", code, out, s.pods("offramp"))
 	}
-	after := s.native(dirty)
+	after := s.native()
 	for _, line := range after {
 		if ofOldModes.MatchString(line) && !strings.HasPrefix(line, "native") {
 			s.Errorf("left: %s", line)
@@ -165,6 +166,8 @@ func (s *stage) cleansUp() {
 	})
 }
 
+var acceptedID = regexp.MustCompile(`"id": *"([^"]+)"`)
+
 // usesTheRest does what else people may do, so that each right is tried.
 func (s *stage) usesTheRest() {
 	s.Helper()
@@ -172,13 +175,22 @@ func (s *stage) usesTheRest() {
 	s.mustOfframp(looker, "service", "default/kubernetes")
 	s.mustOfframp(looker, "detail", "service", clean, "tcp", "10.96.0.1:443")
 	s.mustOfframp(doer, "accept", "both-iptables-backends", "--reason", "a test", "--until", "1d")
-	id := strings.TrimSpace(s.mustOfframp(looker, "accept", "--list", "-o", "jsonpath={.findings[0].id}"))
-	s.mustOfframp(doer, "accept", "--withdraw", id)
-	s.mustOfframp(doer, "cleanup", "restore", dirty, "--yes")
+	accepted := acceptedID.FindStringSubmatch(s.mustOfframp(looker, "accept", "--list", "-o", "json"))
+	if accepted == nil {
+		s.Error("nothing is accepted")
+	} else {
+		s.mustOfframp(doer, "accept", "--withdraw", accepted[1])
+	}
+	s.mustOfframp(doer, "restore", dirty)
 	s.mustOfframp(doer, "cleanup", dirty, "--yes")
-	// It has no end of its own.
-	if out, code := s.run("timeout", "5", s.kubectl, "offramp", "watch", "--as", looker); code != 124 {
-		s.Errorf("kubectl offramp watch: exit status %d: %s", code, out)
+	// Whoever may order may look with the same account.
+	s.mustOfframp(doer, "nodes", "--account", "offramp-operator")
+	s.mustOfframp(doer, "node", clean, "--account", "offramp-operator")
+	for who, account := range map[string]string{looker: "offramp-viewer", doer: "offramp-operator"} {
+		// It has no end of its own.
+		if out, code := s.run("timeout", "5", s.kubectl, "offramp", "watch", "--as", who, "--account", account); code != 124 {
+			s.Errorf("kubectl offramp watch: exit status %d: %s", code, out)
+		}
 	}
 }
 

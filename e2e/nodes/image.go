@@ -101,5 +101,5 @@ func keep(ctx context.Context, program string) (string, error) {
 		return "", fmt.Errorf("reading a built program: %w", err)
 	}
 	name := filepath.Join("programs", filepath.Base(program)+"-"+digest(content)[:24])
-	return lab.Cached(ctx, name, func(path string) error { return os.WriteFile(path, content, 0o755) }) //nolint:gosec // a program
+	return lab.Cached(ctx, name, func(path string) error { return os.WriteFile(path, content, 0o755) })
 }

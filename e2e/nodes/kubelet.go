@@ -23,6 +23,9 @@ func (n *Node) startKubelet(ctx context.Context, c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
+	if program, err = n.named(ctx, "kubelet", program); err != nil {
+		return err
+	}
 	config, err := yaml.Marshal(n.kubeletSettings())
 	if err != nil {
 		return fmt.Errorf("writing kubelet's configuration: %w", err)

@@ -70,7 +70,22 @@ func (n *Node) contain(ctx context.Context) error {
 	if n.machine, err = n.Contain(ctx, program, "init", n.Name, n.sweeper.disk); err != nil {
 		return err
 	}
-	return waitFor(ctx, n.machine, func() bool { return strings.Contains(n.machine.Output(), "ready") })
+	if err := waitFor(ctx, n.machine, func() bool { return strings.Contains(n.machine.Output(), "ready") }); err != nil {
+		return err
+	}
+	proxy, err := n.named(ctx, "kube-proxy", n.ProxyPath())
+	n.ProxyAt(proxy)
+	return err
+}
+
+// named is a path of a program by which its process is called as on every node. In the cache their names are longer.
+func (n *Node) named(ctx context.Context, name, program string) (string, error) {
+	path := filepath.Join("/run/programs", name)
+	result, err := n.Run(ctx, "sh", "-c", `mkdir -p /run/programs && ln -s "$0" "$1"`, program, path)
+	if err == nil && result.ExitCode != 0 {
+		err = fmt.Errorf("naming %s: %s", name, result.Stderr)
+	}
+	return path, err
 }
 
 // Disk is the folder of the host that has the node's /etc and /var.

@@ -52,7 +52,7 @@ func runtimes() []lab.Package {
 // missingPackages tells which packages have a program that is not here, or are not installed where they have none.
 func missingPackages() []string {
 	var missing []string
-	for _, p := range slices.Concat(lab.Packages(), compilers(), bases(), neighbours()) {
+	for _, p := range slices.Concat(lab.Packages(), compilers(), bases(), neighbours(), runtimes()) {
 		if !installed(p) {
 			missing = append(missing, p.Name)
 		}
