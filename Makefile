@@ -20,7 +20,7 @@ SEED    ?= 0
 # KUBE_PROXY=stand-in lets the demo do without the real kube-proxy where that is in the cache, too.
 KUBE_PROXY ?= real
 
-.PHONY: help build build-agent build-aggregator build-cli have-go images images-tar sbom reproducible generate lint test test-unit test-kernel test-e2e test-images test-deploy test-states e2e e2e-all e2e-deploy record demo bench clean deps tools check-generated
+.PHONY: help build build-agent build-aggregator build-cli have-go images images-tar sbom reproducible krew generate lint test test-unit test-kernel test-e2e test-images test-deploy test-monitoring test-states e2e e2e-all e2e-deploy record demo bench bench-fleet clean deps tools check-generated
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -71,6 +71,18 @@ reproducible: have-go ## build the last commit in two folders, with two caches o
 	done; \
 	cd "$$dir/one/bin"; sha256sum *; \
 	for program in *; do cmp "$$program" "$$dir/a/second/one/bin/$$program"; done; echo "Both builds are the same."
+
+# Of krew's own version: v0.1.0, not what git describes.
+KREW_PLATFORMS := darwin-amd64 darwin-arm64 linux-amd64 linux-arm64 windows-amd64 windows-arm64
+
+krew: have-go ## build kubectl-offramp for six platforms, and what krew installs it from, into bin/krew/ (VERSION=v0.1.0)
+	@set -eu; for platform in $(KREW_PLATFORMS); do \
+		case $$platform in windows-*) end=.exe;; *) end=;; esac; \
+		echo "kubectl-offramp for $$platform"; \
+		GOOS=$${platform%-*} GOARCH=$${platform#*-} $(GO_BUILD) -o $(BIN)/krew/$$platform/kubectl-offramp$$end ./cli; \
+	done
+	cd tools/krew && $(GO) build -o $(CURDIR)/$(TOOLS)/krew .
+	$(TOOLS)/krew -dir $(BIN)/krew -version $(VERSION)
 
 tools: $(LINT) $(BUF) ## build or fetch the pinned build tools (needs Go and npm)
 
@@ -126,6 +138,10 @@ test-e2e: deps build ## run the whole programs: lab, fleet under fire, no trace 
 test-images: deps ## build the images as CI does, look what is in them, compare their binaries with make build's, clean a node with the agent's
 	OFFRAMP_E2E_PLATFORM=$(PLATFORM) $(GO) test -count=1 -timeout 30m ./e2e/images/...
 	cd tools/sbom && $(GO) test ./...
+
+test-monitoring: ## try the alert rules with promtool, and check dashboard, metrics' names and krew's manifest (the first time builds promtool: 4 minutes of one core)
+	cd e2e/monitoring && $(GO) test -count=1 ./...
+	cd tools/krew && $(GO) test -count=1 ./...
 
 test-deploy: deps ## check the manifests: kustomize and chart agree, fit the programs, ask for what docs/privileges.md says, and the agent needs all of it
 	cd e2e/deploycheck && $(GO) vet ./... && $(GO) test -count=1 -timeout 10m ./...
