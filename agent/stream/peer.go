@@ -143,6 +143,7 @@ func (p *peer) attempt(ctx context.Context) (lived time.Duration, err error) {
 	p.log.Info("the aggregator listens", "version", c.welcome.GetAggregatorVersion(), "heartbeat_interval", c.interval, "replica", c.welcome.GetReplica())
 	// An aggregator that was away is not to miss this node for longer than it would take to notice a silent one.
 	p.backoff.within(min(c.interval, p.config.limits.maxBackoff))
+	p.backoff.spread(min(c.interval, p.config.limits.maxBackoff) / 3)
 	p.member.streams(true)
 	defer p.member.streams(false)
 	began := time.Now()
@@ -153,7 +154,7 @@ func (p *peer) attempt(ctx context.Context) (lived time.Duration, err error) {
 // called is the name that a connection is made with. gRPC refuses one that differs from the name that a certificate has to be
 // for, where a flag says that.
 func (p *peer) called() string {
-	if name := p.config.Credentials.Info().ServerName; name != "" {
+	if name := p.config.Credentials.Info().ServerName; name != "" { //nolint:staticcheck // what gRPC compares the authority with
 		return name
 	}
 	return p.authority

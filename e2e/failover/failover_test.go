@@ -63,8 +63,9 @@ func TestFailoverUnderLoad(t *testing.T) {
 // endsWell holds that both replicas have everything right soon after the last harm.
 func (s *stage) endsWell() {
 	s.Helper()
-	wrong, began := "", time.Now()
-	for wrong = s.differs(); wrong != "" && time.Since(began) < 45*time.Second; wrong = s.differs() {
+	began := time.Now()
+	wrong := s.differs()
+	for ; wrong != "" && time.Since(began) < 45*time.Second; wrong = s.differs() {
 		time.Sleep(100 * time.Millisecond)
 	}
 	if wrong != "" {
