@@ -387,6 +387,7 @@ func TestALostLease(t *testing.T) {
 	if err := p.lease.do(t.Context(), func(context.Context) error { t.Error("written"); return nil }); !errors.Is(err, errNotHeld) {
 		t.Errorf("a write: %v", err)
 	}
+	eventually(t, "the elector has noticed", func() bool { return lines(w, "no longer writes") == 1 })
 	w.mu.Lock()
 	refused = false
 	w.mu.Unlock()
@@ -394,6 +395,22 @@ func TestALostLease(t *testing.T) {
 	stop()
 	if w.holder() != "" {
 		t.Errorf("%q holds the Lease", w.holder())
+	}
+}
+
+// It goes by its own clock, and not by the elector, which notices late where the API server hangs.
+func TestARenewalThatHangs(t *testing.T) {
+	w := newWorld(t)
+	p := w.publisher("one", nil)
+	p.lease.lock.set(w.clock())
+	p.lease.begin(t.Context())
+	w.advance(9 * time.Second)
+	if p.lease.held() == nil {
+		t.Error("it gave up early")
+	}
+	w.advance(time.Second)
+	if p.lease.held() != nil {
+		t.Error("it writes ten seconds after the last renewal")
 	}
 }
 
