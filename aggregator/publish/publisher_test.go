@@ -369,16 +369,17 @@ func TestALostLease(t *testing.T) {
 	leaktest.Check(t)
 	w := newWorld(t)
 	p := w.publisher("one", fast)
-	stop := w.run(p)
-	eventually(t, "it holds the Lease", func() bool { return p.lease.held() != nil })
-	w.mu.Lock()
-	refused := true
-	w.mu.Unlock()
+	refused := false
 	w.client.PrependReactor("update", "leases", func(k8stesting.Action) (bool, runtime.Object, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return refused, nil, errors.New("no")
 	})
+	stop := w.run(p)
+	eventually(t, "it holds the Lease", func() bool { return p.lease.held() != nil })
+	w.mu.Lock()
+	refused = true
+	w.mu.Unlock()
 	began := time.Now()
 	eventually(t, "it writes no more", func() bool { return p.lease.held() == nil })
 	if took := time.Since(began); took > 1500*time.Millisecond {
