@@ -18,14 +18,20 @@ const manifest = "../../deploy/base/rbac.yaml"
 func plural() map[string]string {
 	return map[string]string{
 		"Namespace": "namespaces", "ServiceAccount": "serviceaccounts", "Secret": "secrets", "ConfigMap": "configmaps",
-		"Lease": "leases", "Role": "roles", "RoleBinding": "rolebindings", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
+		"Lease": "leases", "CustomResourceDefinition": "customresourcedefinitions", "Role": "roles", "RoleBinding": "rolebindings", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
 	}
 }
 
 // applyManifest creates every object of the manifest.
 func applyManifest(t *testing.T, api *cluster.API) {
 	t.Helper()
-	content, err := os.ReadFile(manifest)
+	createFile(t, api, manifest)
+}
+
+// createFile creates every object of a file.
+func createFile(t *testing.T, api *cluster.API, path string) {
+	t.Helper()
+	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
