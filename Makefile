@@ -184,5 +184,12 @@ bench: ## measure, as ratios against the tool a person would use; fails at the e
 	echo "$$(grep -c '^TARGET .*: reached' $(BIN)/bench.txt) reached, $$(grep -c '^TARGET .*: MISSED' $(BIN)/bench.txt) missed"; }
 	@exit $$(cat $(BIN)/bench.rc)
 
+# How many nodes the simulated fleets of bench-fleet have, and more flags of e2e/fleetsim/bench.
+NODES       ?= 1000,5000,10000,20000
+BENCH_FLEET ?=
+
+bench-fleet: build-aggregator ## measure one aggregator under simulated fleets (NODES=1000,5000), and write docs/performance.md
+	$(GO) run ./e2e/fleetsim/bench -aggregator $(BIN)/offramp-aggregator -nodes $(NODES) -o docs/performance.md $(BENCH_FLEET)
+
 clean: ## remove what was built; the lab's kernels stay in the cache
 	rm -rf $(BIN) $(TOOLS) tools/node_modules

@@ -22,3 +22,7 @@ func (b *backoff) reset() { b.bound = 0 }
 
 // within bounds all later pauses, the first one too: where heartbeats are that frequent, so must attempts be.
 func (b *backoff) within(most time.Duration) { b.most = most }
+
+// spread makes the first pause after a loss that long where it would be shorter. An aggregator that goes away loses all its agents
+// at once, and ten thousand handshakes take it tens of seconds.
+func (b *backoff) spread(first time.Duration) { b.first = max(b.first, first) }

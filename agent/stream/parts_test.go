@@ -122,3 +122,19 @@ func TestSectionsOutOfBoundsBecomeUnreadable(t *testing.T) {
 		t.Error("another section's volatile part was kept")
 	}
 }
+
+// Agents that lost their aggregator come back spread over a third of the heartbeat interval, and the bound still doubles.
+func TestALossIsSpread(t *testing.T) {
+	b := &backoff{first: 2 * time.Second, most: time.Minute, rand: func() float64 { return 1 }}
+	b.within(time.Minute)
+	b.spread(20 * time.Second)
+	for i, want := range []time.Duration{20 * time.Second, 40 * time.Second, time.Minute} {
+		if got := b.next(); got != want {
+			t.Errorf("pause %d: %s, want %s", i, got, want)
+		}
+	}
+	b.spread(time.Second)
+	if b.reset(); b.next() != 20*time.Second {
+		t.Error("a short interval makes the first pause shorter")
+	}
+}

@@ -78,7 +78,6 @@ func (a *agent) dial(ctx context.Context, address string) (net.Conn, error) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: source(a.state.Number)}, KeepAlive: -1}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
-		a.fleet.counts.refused.Add(1)
 		return nil, err
 	}
 	counted := &countedConn{Conn: conn, counts: &a.fleet.counts, slow: a.fleet.slow(a.state.Number)}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -22,10 +24,11 @@ type counts struct {
 
 // Counts are what a fleet did since its start.
 type Counts struct {
-	// Dials that were begun, and those of them that no connection came of.
-	Dials, Refused int64
-	// Welcomed streams, those of them that ended, and attempts that ended before the welcome.
-	Welcomed, Lost, Failed int64
+	// Dials that were begun.
+	Dials int64
+	// Welcomed streams, those of them that ended, and attempts that ended before the welcome: Refused where nobody listened,
+	// Failed for every other reason.
+	Welcomed, Lost, Refused, Failed int64
 	// BytesIn and BytesOut are what agents received and sent, TLS included; Writes how many pieces they sent it in.
 	BytesIn, BytesOut, Writes int64
 	// Changes are those that the churn made.
@@ -103,9 +106,12 @@ func (e ear) Handle(_ context.Context, record slog.Record) error {
 		}
 		return true
 	})
-	if lived > 0 {
+	switch {
+	case lived > 0:
 		e.counts.lost.Add(1)
-	} else {
+	case strings.Contains(why, syscall.ECONNREFUSED.Error()):
+		e.counts.refused.Add(1)
+	default:
 		e.counts.failed.Add(1)
 	}
 	e.counts.note(why)
