@@ -118,4 +118,6 @@ func one(is bool) float64 {
 }
 
 // seconds is 0 for no time.
-func seconds(at *timestamppb.Timestamp) float64 { return float64(at.GetSeconds()) + float64(at.GetNanos())/1e9 }
+func seconds(at *timestamppb.Timestamp) float64 {
+	return float64(at.GetSeconds()) + float64(at.GetNanos())/1e9
+}

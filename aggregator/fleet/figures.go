@@ -67,4 +67,6 @@ func (b *behind) note(now time.Time, decoded *offrampv1.NodeFacts) {
 	}
 }
 
-func (b *behind) stuck(now time.Time) bool { return !b.since.IsZero() && now.Sub(b.since) >= StuckAfter }
+func (b *behind) stuck(now time.Time) bool {
+	return !b.since.IsZero() && now.Sub(b.since) >= StuckAfter
+}

@@ -24,12 +24,12 @@ func TestBehind(t *testing.T) {
 		behind bool
 	}{
 		"written an hour ago, and nothing to do since": {[]*offrampv1.FamilySync{family(v4, at(7200), at(7199)), family(v6, at(3600), at(3600))}, http.StatusOK, time.Time{}, false},
-		"one family waits":                             {[]*offrampv1.FamilySync{family(v4, at(7200), at(7300)), family(v6, at(3600), at(3600))}, http.StatusOK, time.Unix(7200, 0), true},
-		"both wait":                                    {[]*offrampv1.FamilySync{family(v4, at(7200), at(7300)), family(v6, at(3600), at(3700))}, http.StatusOK, time.Unix(3600, 0), true},
-		"one never synced":                             {[]*offrampv1.FamilySync{family(v4, at(7200), at(7300)), family(v6, nil, at(3700))}, http.StatusOK, time.Time{}, true},
-		"one is not told of":                           {[]*offrampv1.FamilySync{family(v4, at(7200), at(7200))}, http.StatusOK, time.Time{}, true},
-		"health says no":                               {[]*offrampv1.FamilySync{family(v4, at(1), at(1)), family(v6, at(1), at(1))}, http.StatusServiceUnavailable, time.Time{}, true},
-		"nothing is known":                             {nil, 0, time.Time{}, false},
+		"one family waits":   {[]*offrampv1.FamilySync{family(v4, at(7200), at(7300)), family(v6, at(3600), at(3600))}, http.StatusOK, time.Unix(7200, 0), true},
+		"both wait":          {[]*offrampv1.FamilySync{family(v4, at(7200), at(7300)), family(v6, at(3600), at(3700))}, http.StatusOK, time.Unix(3600, 0), true},
+		"one never synced":   {[]*offrampv1.FamilySync{family(v4, at(7200), at(7300)), family(v6, nil, at(3700))}, http.StatusOK, time.Time{}, true},
+		"one is not told of": {[]*offrampv1.FamilySync{family(v4, at(7200), at(7200))}, http.StatusOK, time.Time{}, true},
+		"health says no":     {[]*offrampv1.FamilySync{family(v4, at(1), at(1)), family(v6, at(1), at(1))}, http.StatusServiceUnavailable, time.Time{}, true},
+		"nothing is known":   {nil, 0, time.Time{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synced, behind := readiness.Behind(&offrampv1.NodeFacts{Sections: []*offrampv1.Section{{
