@@ -3,7 +3,6 @@ package fleetsim
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -67,7 +66,7 @@ func (a *agent) run(ctx context.Context) {
 func (a *agent) dialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithContextDialer(a.dial), grpc.WithPerRPCCredentials(a.token),
-		grpc.WithReadBufferSize(0), grpc.WithWriteBufferSize(4 << 10), grpc.WithSharedWriteBuffer(true),
+		grpc.WithReadBufferSize(0), grpc.WithWriteBufferSize(4 << 10),
 		grpc.WithStaticStreamWindowSize(64 << 10), grpc.WithStaticConnWindowSize(64 << 10),
 	}
 }
@@ -89,7 +88,7 @@ func (a *agent) dial(ctx context.Context, address string) (net.Conn, error) {
 
 // source is the loopback address of an agent: 250 in each /24.
 func source(number int) net.IP {
-	return net.IPv4(127, byte(1+number/62500), byte(number/250%250), byte(1+number%250)) //nolint:gosec // below 256 for 15 million
+	return net.IPv4(127, byte(1+number/62500), byte(number/250%250), byte(1+number%250))
 }
 
 func (a *agent) now() time.Time { return time.Now().Add(a.skew) }
@@ -159,5 +158,3 @@ func newAgent(f *Fleet, number int, token string) *agent {
 }
 
 var _ stream.Source = (*agent)(nil)
-
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -14,16 +14,16 @@ import (
 // say so here; docs/performance.md has what it comes to in resident memory.
 const (
 	checkedNodes = 2000
-	// maxGoroutines are gRPC's three for a connection and the one of its stream.
-	maxGoroutines = 4
+	// maxGoroutines are gRPC's three for a connection and the one of its stream, and the aggregator's own, which come and go.
+	maxGoroutines = 4.05
 	// maxStacks and maxHeap are KiB for a node, with hardly any garbage (GOGC=10) and without what an empty aggregator has.
-	maxStacks = 23
+	maxStacks = 21
 	maxHeap   = 56
 	// maxSent and maxReceived are the bytes of an agent, from the first of TLS to the report; maxWrites the pieces it sends them in.
 	maxSent, maxReceived = 12_000, 3_000
 	maxWrites            = 10
 	// maxObjects and maxBytes are those allocated for a changed report: received, judged, told to a watcher.
-	maxObjects, maxBytes = 9_000, 900 << 10
+	maxObjects, maxBytes = 3_200, 210 << 10
 )
 
 // TestANodeCostsWhatItMay counts what 2,000 agents cost one aggregator.

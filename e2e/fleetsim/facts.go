@@ -83,7 +83,7 @@ func vary(stable *offrampv1.SectionStable, of State) {
 	}
 	if proxy := stable.GetKubeProxy(); proxy != nil {
 		for _, process := range proxy.GetProcesses() {
-			process.Pid = int32(1000 + of.Number%30000) //nolint:gosec // small
+			process.Pid = int32(1000 + of.Number%30000)
 		}
 	}
 	shift := time.Duration(of.Number) * time.Second
@@ -97,10 +97,10 @@ func vary(stable *offrampv1.SectionStable, of State) {
 		}
 	}
 	if servers := stable.GetIpvs(); servers != nil {
-		servers.VirtualServers += uint64(of.Version) //nolint:gosec // small
+		servers.VirtualServers += uint64(of.Version)
 	}
 	if ipsets := stable.GetIpsets(); ipsets != nil {
-		ipsets.Sets += uint64(of.Version) //nolint:gosec // small
+		ipsets.Sets += uint64(of.Version)
 	}
 }
 

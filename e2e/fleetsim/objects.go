@@ -34,7 +34,7 @@ func newObjects(nodes []string) *objects {
 // serve answers lists and watches of what there is, and reports whether it did.
 func (o *objects) serve(w http.ResponseWriter, r *http.Request) bool {
 	var list func() []runtime.Object
-	kind := ""
+	var kind string
 	switch r.URL.Path {
 	case "/api/v1/nodes":
 		kind, list = "NodeList", o.allNodes

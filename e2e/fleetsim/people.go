@@ -48,7 +48,7 @@ func (p *Person) Complete(ctx context.Context, n int) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	answer, err := p.Fleet.GetReadiness(ctx, &offrampv1.GetReadinessRequest{})
-	return err == nil && answer.GetNodes() == uint64(n) && answer.GetNeverSeen() == 0 && answer.GetSilent() == 0 //nolint:gosec // small
+	return err == nil && answer.GetNodes() == uint64(n) && answer.GetNeverSeen() == 0 && answer.GetSilent() == 0
 }
 
 // AwaitComplete asks twice a second until the answer is complete.

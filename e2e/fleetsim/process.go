@@ -55,7 +55,7 @@ func Start(ctx context.Context, launch Launch) (*Aggregator, error) {
 		launch.Listen = "127.0.0.1:0"
 	}
 	args := append([]string{"run", "--listen", launch.Listen, "--metrics-listen", "127.0.0.1:0", "--log-format", "json", "--kubeconfig", kubeconfig}, launch.Args...)
-	a := &Aggregator{cmd: exec.CommandContext(ctx, launch.Program, args...), ended: make(chan struct{})} //nolint:gosec // the program under test
+	a := &Aggregator{cmd: exec.CommandContext(ctx, launch.Program, args...), ended: make(chan struct{})}
 	a.cmd.Env = append(os.Environ(), launch.Env...)
 	a.cmd.Cancel = func() error { return a.cmd.Process.Signal(syscall.SIGTERM) }
 	logged, err := a.cmd.StderrPipe()
@@ -176,5 +176,5 @@ func RaiseLimits() (files int, err error) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, limit); err != nil {
 		return 0, fmt.Errorf("raise the limit of open files to %d: %w", limit.Max, err)
 	}
-	return int(limit.Max), nil //nolint:gosec // far below
+	return int(limit.Max), nil
 }

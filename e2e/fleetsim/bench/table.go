@@ -81,7 +81,7 @@ func table(results []*result) string {
 
 // write puts the tables into the document, between the marks.
 func write(path string, s settings, results []*result) error {
-	old, err := os.ReadFile(path) //nolint:gosec // whoever measures names it
+	old, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read the document: %w", err)
 	}
@@ -91,7 +91,7 @@ func write(path string, s settings, results []*result) error {
 		return errors.New("the document has no place for the tables")
 	}
 	text := before + begin + "\n" + about(s) + "\n" + table(results) + "\n" + end + after
-	return os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // a document
+	return os.WriteFile(path, []byte(text), 0o644)
 }
 
 // about says what was measured, where and under which load.
