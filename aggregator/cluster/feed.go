@@ -39,6 +39,7 @@ type feed struct {
 
 	gone func() bool
 	note func()
+	same func(before, now any) bool
 }
 
 // source says what a feed lists.
@@ -51,6 +52,8 @@ type source struct {
 	gone func() bool
 	// trim drops from an object, before it is kept, what nobody here reads.
 	trim func(any) (any, error)
+	// same reports whether nobody here can tell two versions of an object apart. May be nil: every version is news.
+	same func(before, now any) bool
 }
 
 func newFeed(s source) *feed {
@@ -59,7 +62,7 @@ func newFeed(s source) *feed {
 	if s.fields == "" {
 		list = cache.NewListWatchFromClient(s.client, s.resource, s.namespace, fields.Everything())
 	}
-	f := &feed{kind: s.kind, gone: s.gone, note: func() {}}
+	f := &feed{kind: s.kind, gone: s.gone, same: s.same, note: func() {}}
 	f.listen(list)
 	informer := cache.NewSharedIndexInformer(list, s.object, 0, cache.Indexers{})
 	f.informer = informer
@@ -98,8 +101,12 @@ func (f *feed) allow() {
 func (f *feed) prepare(note func()) error {
 	f.note = note
 	_, err := f.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { f.heal(); note() },
-		UpdateFunc: func(any, any) { f.heal(); note() },
+		AddFunc: func(any) { f.heal(); note() },
+		UpdateFunc: func(before, now any) {
+			if f.heal() || f.same == nil || !f.same(before, now) {
+				note()
+			}
+		},
 		DeleteFunc: func(any) { f.heal(); note() },
 	})
 	return err //nolint:wrapcheck // the caller says of which kind
@@ -114,14 +121,16 @@ func (f *feed) markSynced() {
 	}
 }
 
-// heal forgets a failure: something came through again.
-func (f *feed) heal() {
+// heal forgets a failure, and reports whether there was one to forget: something came through again.
+func (f *feed) heal() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	failed := f.missing || f.away || (f.failure != "" && !f.denied)
 	f.missing, f.away = false, false
 	if !f.denied {
 		f.failure = ""
 	}
+	return failed
 }
 
 func (f *feed) fail(err error) {

@@ -28,7 +28,7 @@ func (w *Watcher) allFeeds() []*feed {
 	core, apps := w.config.Client.CoreV1().RESTClient(), w.config.Client.AppsV1().RESTClient()
 	networking := w.config.Client.NetworkingV1().RESTClient()
 	feeds := []*feed{
-		newFeed(source{kind: kindNodes, resource: "nodes", client: core, object: &corev1.Node{}, trim: trimNode}),
+		newFeed(source{kind: kindNodes, resource: "nodes", client: core, object: &corev1.Node{}, trim: trimNode, same: w.sameNode}),
 		newFeed(source{kind: kindServices, resource: "services", client: core, object: &corev1.Service{}, trim: trimService}),
 		newFeed(source{kind: kindDaemonSets, resource: "daemonsets", client: apps, object: &appsv1.DaemonSet{}, trim: trimDaemonSet}),
 		newFeed(source{kind: kindServiceCIDRs, resource: "servicecidrs", client: networking, object: &networkingv1.ServiceCIDR{}, trim: trimMeta}),

@@ -8,6 +8,7 @@ import (
 
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -29,6 +30,14 @@ func (w *Watcher) nodes(objects []metav1.Object) []*offrampv1.ClusterNode {
 		}
 	}
 	return all
+}
+
+// sameNode reports whether two versions of a Node object say the same here. A kubelet writes its node's status every five minutes
+// although nothing changed: with 20,000 nodes all facts would be made anew each second for nothing.
+func (w *Watcher) sameNode(before, now any) bool {
+	a, ok := before.(*corev1.Node)
+	b, also := now.(*corev1.Node)
+	return ok && also && proto.Equal(w.node(a), w.node(b))
 }
 
 func (w *Watcher) node(node *corev1.Node) *offrampv1.ClusterNode {
