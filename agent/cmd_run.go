@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"regexp"
 	"time"
@@ -44,6 +45,7 @@ type daemon struct {
 	*options
 	aggregators  []string
 	scanInterval time.Duration
+	startWithin  time.Duration
 	cleanup      string
 	stateDir     string
 	tls          tlsfiles.Client
@@ -83,6 +85,8 @@ are read again for each connection, so that they may be renewed.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&d.aggregators, "aggregator", nil, "aggregators, host:port: each address of the host is a replica that is reported to; may be repeated")
 	flags.DurationVar(&d.scanInterval, "scan-interval", defaultScanInterval, "how long to wait between two readings of the node")
+	flags.DurationVar(&d.startWithin, "start-within", 0,
+		"begin after a random time of up to this, so that the agents of a fleet that start at once do not call at once")
 	flags.Var(settings.Choice(&d.cleanup, string(orders.Never), string(orders.Plan), string(orders.Apply)), "cleanup",
 		"what aggregators may order: never, plan, apply")
 	flags.StringVar(&d.metrics, "metrics-listen", "", "where to serve metrics for Prometheus, address:port; empty for nowhere")
@@ -117,10 +121,14 @@ func (d *daemon) run(ctx context.Context, stderr io.Writer) error {
 	log.Info("reporting", "node", config.Node, "aggregators", d.aggregators, "version", config.AgentVersion,
 		"plaintext", d.tls.InsecurePlaintext, "token", token != nil, "scan_interval", d.scanInterval)
 	config.History = true
-	failure := d.report(ctx, reporting{
-		config: config, aggregators: d.aggregators, credentials: creds, token: token, scanInterval: d.scanInterval,
-		cleanup: orders.Policy(d.cleanup), stateDir: d.stateDir, metricsListen: d.metrics, connect: !d.noConnect, log: log,
-	})
+	waitUpTo(ctx, d.startWithin)
+	var failure error
+	if ctx.Err() == nil {
+		failure = d.report(ctx, reporting{
+			config: config, aggregators: d.aggregators, credentials: creds, token: token, scanInterval: d.scanInterval,
+			cleanup: orders.Policy(d.cleanup), stateDir: d.stateDir, metricsListen: d.metrics, connect: !d.noConnect, log: log,
+		})
+	}
 	if ctx.Err() == nil {
 		return failure
 	}
@@ -144,6 +152,9 @@ func (d *daemon) check() error {
 	if d.scanInterval <= 0 {
 		return program.Usagef("--scan-interval must be longer than nothing, not %s", d.scanInterval)
 	}
+	if d.startWithin < 0 {
+		return program.Usagef("--start-within must not be negative, as %s is", d.startWithin)
+	}
 	return d.tls.Check()
 }
 
@@ -154,4 +165,14 @@ func checkNode(name string) error {
 		return program.Usagef("%q is no Kubernetes node name; name this node with --node, OFFRAMP_NODE or NODE_NAME", name)
 	}
 	return nil
+}
+
+// waitUpTo waits for a random time below most, or for the end of ctx.
+func waitUpTo(ctx context.Context, most time.Duration) {
+	if most <= 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, rand.N(most)) //nolint:gosec // spreads load, keeps no secret
+	defer cancel()
+	<-ctx.Done()
 }

@@ -177,6 +177,7 @@ func TestMistakesExitWith1(t *testing.T) {
 		"Name it with --aggregator": {"run"},
 		"wants host:port":           {"run", "--aggregator", "example.com"},
 		"--scan-interval must be":   {"run", "--aggregator", "a:1", "--scan-interval", "0s"},
+		"--start-within must not":   {"run", "--aggregator", "a:1", "--start-within", "-1s"},
 		"no TLS":                    {"run", "--aggregator", "a:1", "--insecure-plaintext", "--ca-file", "x"},
 		"/nowhere/ca.pem":           {"run", "--aggregator", "a:1", "--ca-file", "/nowhere/ca.pem"},
 		"no Kubernetes node name":   {"run", "--aggregator", "a:1", "--node", "Not_A_Node"},

@@ -45,6 +45,21 @@ func TestRunStopsCleanly(t *testing.T) {
 	s.call(ctx, nil, "run", "--aggregator", "a:1", "--log-format", "json").want(t, 0, "", `"msg":"stopped"`)
 }
 
+// Whoever starts within an hour has not begun after 50 ms but once in 72,000 tries, and stops cleanly meanwhile.
+func TestRunStartsWithin(t *testing.T) {
+	s := newStage()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	s.call(ctx, nil, "run", "--aggregator", "a:1", "--start-within", "1h").want(t, 0, "", "msg=stopped")
+	if s.reporting != nil {
+		t.Error("it began at once")
+	}
+	s.call(t.Context(), nil, "run", "--aggregator", "a:1", "--start-within", "1ms").want(t, 0, "", "msg=reporting")
+	if s.reporting == nil {
+		t.Error("it never began")
+	}
+}
+
 // The real stream, with nobody to talk to: it goes on trying, and ends when told to.
 func TestRunWithoutAnAggregator(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
