@@ -33,8 +33,8 @@ func removals() []removal {
 		{"the mount of /lib", volume("host-lib"), nodeSays("/lib: not in sight")},
 		{"the token", volume("token"), noStream},
 		{"the authority", volume("authority"), noStream},
-		{"hostNetwork", field("hostNetwork"), nodeSays(`"state":"SECTION_STATE_ABSENT"`)},
-		{"dnsPolicy", field("dnsPolicy"), noStream},
+		{"hostNetwork", field("hostNetwork"), nodeSays(`"ipsets":"0"`)},
+		// Not dnsPolicy: an agent that once found the aggregators remembers where they were.
 		{"the tolerations", field("tolerations"), noStream},
 	}
 }
@@ -135,9 +135,6 @@ func field(name string) func(map[string]any) bool {
 	return func(spec map[string]any) bool {
 		_, there := spec[name]
 		delete(spec, name)
-		if name == "dnsPolicy" {
-			spec[name] = "Default" // the API server's own default means that for pods in the node's network
-		}
 		return there
 	}
 }
