@@ -194,10 +194,14 @@ func (s *stage) usesTheRest() {
 	}
 }
 
-func (s *stage) mustOfframp(who string, args ...string) string {
+// mustOfframp asks again for a while: either replica may answer, and one may wait for an agent that has just been replaced.
+func (s *stage) mustOfframp(who string, args ...string) (out string) {
 	s.Helper()
-	out, code := s.offramp(who, args...)
-	if code != 0 {
+	var code int
+	if !s.within(soon, func() bool {
+		out, code = s.offramp(who, args...)
+		return code == 0
+	}) {
 		s.Errorf("%s: kubectl offramp %v: exit status %d: %s", who, args, code, out)
 	}
 	return out
