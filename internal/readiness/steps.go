@@ -94,7 +94,7 @@ func (p *planning) hear() {
 		p.add(&offrampv1.Step{
 			Id: "hear-from-every-node", Title: "Find out why these nodes do not report",
 			Why:      "What is not known is not ready: a node that nobody hears of may break first.",
-			Commands: []string{"kubectl -n offramp get pods -o wide --field-selector spec.nodeName=NODE", "kubectl -n offramp logs -l app=offramp-agent --tail 20"},
+			Commands: []string{"kubectl -n offramp get pods -o wide --field-selector spec.nodeName=NODE", "kubectl -n offramp logs -l app.kubernetes.io/name=offramp-agent --tail 20"},
 		}, quiet, false)
 	}
 }
