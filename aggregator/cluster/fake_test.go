@@ -25,13 +25,14 @@ type api struct {
 	mu    sync.Mutex
 	lists map[string][]any
 	fails map[string]int
+	asked map[string]int // requests, by path
 	// events go to the open watch of a path.
 	watches map[string][]chan any
 }
 
 func newAPI(t *testing.T) (*api, kubernetes.Interface) {
 	t.Helper()
-	a := &api{t: t, lists: map[string][]any{}, fails: map[string]int{}, watches: map[string][]chan any{}}
+	a := &api{t: t, lists: map[string][]any{}, fails: map[string]int{}, asked: map[string]int{}, watches: map[string][]chan any{}}
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
@@ -48,6 +49,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		path += "?" + selector
 	}
 	a.mu.Lock()
+	a.asked[r.URL.Path]++
 	code, items := a.fails[r.URL.Path], a.lists[path]
 	a.mu.Unlock()
 	switch {

@@ -34,8 +34,9 @@ type feed struct {
 	missing  bool
 	// denied: the API server said, last, that it may not be read. told: answered was true once.
 	denied, told bool
-	// away: the namespace does not exist, so that there is nothing to read, whatever the rights.
-	away bool
+	// away: the namespace does not exist, so that there is nothing to read, whatever the rights. Then nobody asks before restUntil.
+	away      bool
+	restUntil time.Time
 
 	gone func() bool
 	note func()
@@ -75,14 +76,33 @@ func newFeed(s source) *feed {
 // listen notes when a watch begins: only then it is sure that what was denied may be read again, for the informer tells of objects
 // that changed alone. A list is no proof: it may be allowed without the watch, and what it brought gets old.
 func (f *feed) listen(list *cache.ListWatch) {
-	begin := list.WatchFuncWithContext
+	read, begin := list.ListWithContextFunc, list.WatchFuncWithContext
+	list.ListWithContextFunc = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		f.rest(ctx)
+		return read(ctx, options)
+	}
 	list.WatchFuncWithContext = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		f.rest(ctx)
 		begun, err := begin(ctx, options)
 		if err == nil {
 			f.allow()
 		}
 		return begun, err
 	}
+}
+
+// awayPause is how long a namespace that does not exist is left alone: each look for it is a refused request in somebody's audit
+// log, and an informer by itself looks every half minute.
+const awayPause = 5 * time.Minute
+
+// rest waits until it is time to ask again, or ctx ends.
+func (f *feed) rest(ctx context.Context) {
+	f.mu.Lock()
+	until := f.restUntil
+	f.mu.Unlock()
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	<-ctx.Done()
 }
 
 func (f *feed) allow() {
@@ -144,6 +164,9 @@ func (f *feed) fail(err error) {
 		return
 	}
 	f.failure, f.missing, f.away = err.Error(), apierrors.IsNotFound(err), away
+	if away {
+		f.restUntil = time.Now().Add(awayPause)
+	}
 	f.denied = !away && (f.denied || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err))
 }
 

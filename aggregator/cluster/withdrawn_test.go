@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -50,6 +51,26 @@ func TestARightThatIsWithdrawn(t *testing.T) {
 				t.Errorf("given back: %v, nodes %v", got, facts.GetNodes())
 			}
 		})
+	}
+}
+
+// A namespace that does not exist is looked for now and then, not twice a minute for each kind.
+func TestANamespaceThatIsNotThere(t *testing.T) {
+	const pods = "/api/v1/namespaces/openshift-kube-proxy/pods"
+	a, client := newAPI(t)
+	a.fail(pods, 403)
+	a.fail("/api/v1/namespaces/openshift-kube-proxy", 404)
+	watcher := follow(t, client, "openshift-kube-proxy")
+	await(t, watcher, func(*offrampv1.ClusterFacts) bool { return len(watcher.Unanswered()) == 0 })
+	count := func() int {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.asked[pods]
+	}
+	first := count()
+	time.Sleep(3 * time.Second) // an informer by itself asks again within two
+	if later := count(); first == 0 || later != first {
+		t.Errorf("it was asked %d times, and %d times three seconds later", first, later)
 	}
 }
 
