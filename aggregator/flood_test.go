@@ -50,7 +50,30 @@ func besiege(t *testing.T) *besieged {
 			}
 		})
 	}
+	f.awaitReports(3)
 	return f
+}
+
+// awaitReports waits until the agents that behave have reported: before its first report nothing was heard of a node.
+func (f *besieged) awaitReports(agents int) {
+	f.t.Helper()
+	for range 200 {
+		answer, err := f.viewer.ListNodes(f.t.Context(), &v1.ListNodesRequest{})
+		if err != nil {
+			f.t.Fatalf("a viewer: %v", err)
+		}
+		heard := 0
+		for _, node := range answer.GetNodes() {
+			if node.GetLastSeen() != nil {
+				heard++
+			}
+		}
+		if heard >= agents {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	f.t.Fatalf("%d agents did not report within 10 s", agents)
 }
 
 func (f *besieged) node(name string) tls.Certificate {
