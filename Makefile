@@ -159,7 +159,7 @@ e2e-all: deps ## the same with both versions of kube-proxy, both backends of ipt
 	$(GO) run ./e2e/cluster/build -all
 	rm -rf $(FACTS) && mkdir -p $(FACTS) docs
 	OFFRAMP_E2E_ALL=1 OFFRAMP_FACTS_DIR=$(CURDIR)/$(FACTS) $(GO) test -count=1 -timeout 5h -p 1 -parallel 2 -v ./e2e/cluster/... ./e2e/readiness
-	$(GO) run ./e2e/cluster/facts/render -rows $(FACTS) -o docs/kube-proxy-facts.md -what 'make e2e-all'
+	$(GO) run ./e2e/cluster/facts/render -rows $(FACTS) -o docs/kube-proxy-facts-all.md -what 'make e2e-all'
 
 e2e-deploy: deps ## install from our own images with kubectl and with Helm on real kubelets, clean a dirty node, uninstall (the first time builds Kubernetes, 20 minutes more)
 	$(GO) run ./e2e/cluster/build -nodes
