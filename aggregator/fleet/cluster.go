@@ -54,7 +54,7 @@ type moment struct {
 	// accepted are the acceptances in force, with their selectors.
 	accepted []acceptance
 	// first is the first node of each pool that switched.
-	first map[string]string
+	first map[string]first
 }
 
 type acceptance struct {
@@ -72,7 +72,7 @@ func (s *Store) moment(target offrampv1.Target) *moment {
 			m.accepted = append(m.accepted, acceptance{selector, word})
 		}
 	}
-	m.first = s.firstOfPools(m)
+	m.first = s.firsts.get(m, s.firstOfPools)
 	return m
 }
 

@@ -28,7 +28,7 @@ func (n *node) judge(s *Store) (changed bool) {
 		}
 		s.assessments.release(before)
 	}
-	n.noteClean(s.config.Now(), decoded, phase, n.phase())
+	n.noteClean(s, decoded, phase, n.phase())
 	n.connections = connectionsOf(decoded)
 	n.behind.note(s.config.Now(), decoded)
 	return changed

@@ -86,6 +86,8 @@ func (n *node) drop(s *Store, now time.Time, after time.Duration) bool {
 		s.assessments.release(judged)
 	}
 	s.profiles.release(n.profile)
+	n.cleanSince = time.Time{}
+	s.firsts.note(n.name, n.cleanSince)
 	return true
 }
 

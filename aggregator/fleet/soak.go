@@ -9,14 +9,18 @@ import (
 // noteClean keeps since when the node is switched and clean, by the aggregator's clock: since it was seen to become so, or, where
 // nobody saw that, since the mode last changed by the node's own memory, or, without one, since kube-proxy started. The caller
 // holds n.mu.
-func (n *node) noteClean(now time.Time, facts *offrampv1.NodeFacts, before, phase offrampv1.Phase) {
+func (n *node) noteClean(s *Store, facts *offrampv1.NodeFacts, before, phase offrampv1.Phase) {
+	was := n.cleanSince
 	switch {
 	case phase != offrampv1.Phase_PHASE_DONE:
 		n.cleanSince = time.Time{}
 	case before == offrampv1.Phase_PHASE_SWITCHED_DIRTY || before == offrampv1.Phase_PHASE_ON_IPVS:
-		n.cleanSince = now
+		n.cleanSince = s.config.Now()
 	case n.cleanSince.IsZero():
 		n.cleanSince = n.provenSince(facts)
+	}
+	if !n.cleanSince.Equal(was) {
+		s.firsts.note(n.name, n.cleanSince)
 	}
 }
 
@@ -46,7 +50,7 @@ func (n *node) soaksUntil(s *Store, m *moment) time.Time {
 		return time.Time{}
 	}
 	soak := s.config.Soak
-	if m.first[m.nodes[n.name].GetPool()] == n.name {
+	if m.first[m.nodes[n.name].GetPool()].node == n.name {
 		soak = s.config.SoakFirst
 	}
 	until := n.cleanSince.Add(soak)
@@ -54,20 +58,4 @@ func (n *node) soaksUntil(s *Store, m *moment) time.Time {
 		return time.Time{}
 	}
 	return until
-}
-
-// firstOfPools finds, for each pool, the node that is clean for the longest time.
-func (s *Store) firstOfPools(m *moment) map[string]string {
-	first := map[string]string{}
-	oldest := map[string]time.Time{}
-	for _, n := range s.byName() {
-		n.mu.Lock()
-		since := n.cleanSince
-		n.mu.Unlock()
-		pool := m.nodes[n.name].GetPool()
-		if !since.IsZero() && (oldest[pool].IsZero() || since.Before(oldest[pool])) {
-			first[pool], oldest[pool] = n.name, since
-		}
-	}
-	return first
 }

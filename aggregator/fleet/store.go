@@ -67,7 +67,7 @@ func (c Config) withDefaults() Config {
 
 // Store is the fleet. Use New. All methods may be called from any goroutine.
 //
-// Locks are taken in this order: Store.mu, node.mu, then those of interners and watchers.
+// Locks are taken in this order: Store.mu, node.mu, then those of interners, watchers and firsts.
 type Store struct {
 	config Config
 	since  time.Time
@@ -77,6 +77,7 @@ type Store struct {
 	profiles    *interner[profile, struct{}]
 	watchers    watchers
 	index       nodeIndex
+	firsts      firsts
 	// asked says for which targets somebody ever asked: those are judged as reports come in, the others are not at all.
 	asked [targets]atomic.Bool
 
