@@ -16,7 +16,7 @@ const maxStepNames = 20
 // done already is not in the list; an empty list means that nothing is left to do. A step waits while one that must come
 // before it is there.
 func Steps(target offrampv1.Target, cluster []*offrampv1.Finding, nodes []Standing) []*offrampv1.Step {
-	p := &planning{target: target, nodes: applicable(nodes), cluster: cluster}
+	p := newPlanning(target, cluster, nodes)
 	for _, make := range []func(){
 		p.hear, p.pin, p.see, p.rebuild, p.plugin, p.strangers, p.nodePorts, p.restart, p.settings,
 		p.clean, p.soak, p.canary, p.pools, p.dead,
@@ -26,22 +26,44 @@ func Steps(target offrampv1.Target, cluster []*offrampv1.Finding, nodes []Standi
 	return p.steps
 }
 
-func applicable(nodes []Standing) []Standing {
-	return slices.DeleteFunc(slices.Clone(nodes), func(node Standing) bool { return node.NotApplicable })
-}
-
 // planning collects the steps in their order.
 type planning struct {
-	target  offrampv1.Target
-	nodes   []Standing
+	target offrampv1.Target
+	// heard are the nodes to plan for that were heard of, quiet the others.
+	heard, quiet []*Standing
+	// kinds are the distinct assessments of heard, and kind is, for each of those, which one is its: fleets are large and most of
+	// their nodes in one of few states.
+	kinds   []*offrampv1.Assessment
+	kind    []int
 	cluster []*offrampv1.Finding
 	steps   []*offrampv1.Step
 	// blocked: a step is there without which no node should be switched.
 	blocked bool
 }
 
+func newPlanning(target offrampv1.Target, cluster []*offrampv1.Finding, nodes []Standing) *planning {
+	p := &planning{target: target, cluster: cluster}
+	known := map[*offrampv1.Assessment]int{}
+	for i := range nodes {
+		node := &nodes[i]
+		switch {
+		case node.NotApplicable:
+		case node.Silent || node.Assessment == nil:
+			p.quiet = append(p.quiet, node)
+		default:
+			kind, seen := known[node.Assessment]
+			if !seen {
+				kind = len(p.kinds)
+				known[node.Assessment], p.kinds = kind, append(p.kinds, node.Assessment)
+			}
+			p.heard, p.kind = append(p.heard, node), append(p.kind, kind)
+		}
+	}
+	return p
+}
+
 // add puts a step on the list when there is something to do.
-func (p *planning) add(step *offrampv1.Step, nodes []Standing, gates bool) {
+func (p *planning) add(step *offrampv1.Step, nodes []*Standing, gates bool) {
 	step.Nodes = uint64(len(nodes))
 	for _, node := range nodes[:min(len(nodes), maxStepNames)] {
 		step.NodeSamples = append(step.NodeSamples, node.Node)
@@ -50,27 +72,33 @@ func (p *planning) add(step *offrampv1.Step, nodes []Standing, gates bool) {
 	p.blocked = p.blocked || gates
 }
 
-// with returns the nodes that were heard of and have one of the findings.
-func (p *planning) with(ids ...string) []Standing {
-	return p.where(func(node Standing) bool {
-		return slices.ContainsFunc(node.Assessment.GetFindings(), func(finding *offrampv1.Finding) bool {
+// with returns the nodes that have one of the findings.
+func (p *planning) with(ids ...string) []*Standing {
+	return p.whose(func(assessment *offrampv1.Assessment) bool {
+		return slices.ContainsFunc(assessment.GetFindings(), func(finding *offrampv1.Finding) bool {
 			return slices.Contains(ids, finding.GetId()) && finding.GetAccepted() == nil
 		})
 	})
 }
 
-func (p *planning) where(want func(Standing) bool) []Standing {
-	var found []Standing
-	for _, node := range p.nodes {
-		if !node.Silent && node.Assessment != nil && want(node) {
+// whose returns the nodes whose assessment is wanted.
+func (p *planning) whose(want func(*offrampv1.Assessment) bool) []*Standing {
+	wanted := make([]bool, len(p.kinds))
+	for kind, assessment := range p.kinds {
+		wanted[kind] = want(assessment)
+	}
+	var found []*Standing
+	for i, node := range p.heard {
+		if wanted[p.kind[i]] {
 			found = append(found, node)
 		}
 	}
 	return found
 }
 
-func (p *planning) inPhase(phase offrampv1.Phase) []Standing {
-	return p.where(func(node Standing) bool { return node.Assessment.GetPhase() == phase && !node.Soaking })
+func (p *planning) inPhase(phase offrampv1.Phase) []*Standing {
+	nodes := p.whose(func(assessment *offrampv1.Assessment) bool { return assessment.GetPhase() == phase })
+	return slices.DeleteFunc(nodes, func(node *Standing) bool { return node.Soaking })
 }
 
 // found is the cluster's finding of one of these ids, nil when there is none.
@@ -84,18 +112,12 @@ func (p *planning) found(ids ...string) *offrampv1.Finding {
 }
 
 func (p *planning) hear() {
-	var quiet []Standing
-	for _, node := range p.nodes {
-		if node.Silent || node.Assessment == nil {
-			quiet = append(quiet, node)
-		}
-	}
-	if len(quiet) > 0 {
+	if len(p.quiet) > 0 {
 		p.add(&offrampv1.Step{
 			Id: "hear-from-every-node", Title: "Find out why these nodes do not report",
 			Why:      "What is not known is not ready: a node that nobody hears of may break first.",
 			Commands: []string{"kubectl -n offramp get pods -o wide --field-selector spec.nodeName=NODE", "kubectl -n offramp logs -l app.kubernetes.io/name=offramp-agent --tail 20"},
-		}, quiet, false)
+		}, p.quiet, false)
 	}
 }
 
@@ -113,7 +135,7 @@ func (p *planning) pin() {
 
 func (p *planning) see() {
 	nodes := p.with("section-unreadable", "running-mode-unknown")
-	nodes = slices.DeleteFunc(nodes, func(node Standing) bool { return node.Assessment.GetReady() != offrampv1.Verdict_VERDICT_UNKNOWN })
+	nodes = slices.DeleteFunc(nodes, func(node *Standing) bool { return node.Assessment.GetReady() != offrampv1.Verdict_VERDICT_UNKNOWN })
 	if len(nodes) == 0 {
 		return
 	}
@@ -190,9 +212,9 @@ func (p *planning) settings() {
 }
 
 func (p *planning) clean() {
-	dirty := p.where(func(node Standing) bool { return AnyLeft(node.Assessment.GetLeftovers()) })
-	dirty = slices.DeleteFunc(dirty, func(node Standing) bool {
-		return node.Assessment.GetRunningMode() == offrampv1.ProxyMode_PROXY_MODE_IPVS && p.target != offrampv1.Target_TARGET_IPVS
+	dirty := p.whose(func(assessment *offrampv1.Assessment) bool {
+		unmoved := assessment.GetRunningMode() == offrampv1.ProxyMode_PROXY_MODE_IPVS && p.target != offrampv1.Target_TARGET_IPVS
+		return AnyLeft(assessment.GetLeftovers()) && !unmoved
 	})
 	if len(dirty) > 0 {
 		p.add(&offrampv1.Step{
@@ -204,7 +226,7 @@ func (p *planning) clean() {
 }
 
 func (p *planning) soak() {
-	soaking := p.where(func(node Standing) bool { return node.Soaking })
+	soaking := p.soaking()
 	if len(soaking) > 0 {
 		p.add(&offrampv1.Step{
 			Id: "soak", Title: "Wait: these nodes have switched and are clean, but not for long enough",
@@ -214,13 +236,23 @@ func (p *planning) soak() {
 	}
 }
 
+func (p *planning) soaking() []*Standing {
+	var soaking []*Standing
+	for _, node := range p.heard {
+		if node.Soaking {
+			soaking = append(soaking, node)
+		}
+	}
+	return soaking
+}
+
 // canary proposes the first node to switch, when none has switched yet.
 func (p *planning) canary() {
 	onIPVS := p.inPhase(offrampv1.Phase_PHASE_ON_IPVS)
-	moved := p.where(func(node Standing) bool {
-		return node.Soaking || node.Assessment.GetPhase() == offrampv1.Phase_PHASE_DONE || node.Assessment.GetPhase() == offrampv1.Phase_PHASE_SWITCHED_DIRTY
+	moved := p.whose(func(assessment *offrampv1.Assessment) bool {
+		return assessment.GetPhase() == offrampv1.Phase_PHASE_DONE || assessment.GetPhase() == offrampv1.Phase_PHASE_SWITCHED_DIRTY
 	})
-	if len(onIPVS) == 0 || len(moved) > 0 {
+	if len(onIPVS) == 0 || len(moved) > 0 || len(p.soaking()) > 0 {
 		return
 	}
 	pick, why := choose(onIPVS)
@@ -230,7 +262,7 @@ func (p *planning) canary() {
 	p.add(&offrampv1.Step{
 		Id: "first-canary", Title: "Switch one node first: " + pick.Node, Why: why, Waits: p.blocked,
 		Commands: append(p.switching(), "kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName="+pick.Node, "kubectl offramp node "+pick.Node),
-	}, []Standing{*pick}, true)
+	}, []*Standing{pick}, true)
 }
 
 // switching is how a DaemonSet takes a new mode node by node: no pod restarts by itself.
@@ -243,22 +275,22 @@ func (p *planning) switching() []string {
 
 // choose takes, of the nodes that are ready, a worker with the fewest connections in the largest pool: the loss is small and
 // what is learnt holds for the most nodes.
-func choose(nodes []Standing) (pick *Standing, why string) {
+func choose(nodes []*Standing) (pick *Standing, why string) {
 	size := map[string]int{}
 	for _, node := range nodes {
 		size[node.Pool]++
 	}
-	ready := slices.DeleteFunc(slices.Clone(nodes), func(node Standing) bool {
+	ready := slices.DeleteFunc(slices.Clone(nodes), func(node *Standing) bool {
 		return node.Assessment.GetReady() != offrampv1.Verdict_VERDICT_READY || node.Unschedulable
 	})
 	if len(ready) == 0 {
 		return nil, ""
 	}
-	best := slices.MinFunc(ready, func(a, b Standing) int {
+	best := slices.MinFunc(ready, func(a, b *Standing) int {
 		return cmp.Or(order(a.ControlPlane, b.ControlPlane), cmp.Compare(size[b.Pool], size[a.Pool]),
 			cmp.Compare(a.Connections, b.Connections), cmp.Compare(a.Node, b.Node))
 	})
-	return &best, fmt.Sprintf("It is ready, carries %d connections and stands for %d nodes of its pool %q that are on ipvs.", best.Connections, size[best.Pool], best.Pool)
+	return best, fmt.Sprintf("It is ready, carries %d connections and stands for %d nodes of its pool %q that are on ipvs.", best.Connections, size[best.Pool], best.Pool)
 }
 
 // order puts false first.
@@ -275,7 +307,7 @@ func order(a, b bool) int {
 
 // pools proposes the rest pool by pool, the one with the fewest nodes still on ipvs first: it is done soonest.
 func (p *planning) pools() {
-	left := map[string][]Standing{}
+	left := map[string][]*Standing{}
 	for _, node := range p.inPhase(offrampv1.Phase_PHASE_ON_IPVS) {
 		left[node.Pool] = append(left[node.Pool], node)
 	}
@@ -285,7 +317,7 @@ func (p *planning) pools() {
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(left[a]), len(left[b])), cmp.Compare(a, b)) })
 	for _, name := range names {
-		ready := slices.DeleteFunc(slices.Clone(left[name]), func(node Standing) bool { return node.Assessment.GetReady() != offrampv1.Verdict_VERDICT_READY })
+		ready := slices.DeleteFunc(slices.Clone(left[name]), func(node *Standing) bool { return node.Assessment.GetReady() != offrampv1.Verdict_VERDICT_READY })
 		p.add(&offrampv1.Step{
 			Id: "switch-pool", Title: fmt.Sprintf("Switch pool %q: %d of its %d nodes on ipvs are ready", name, len(ready), len(left[name])),
 			Why: "One pool at a time keeps a mistake small.", Waits: true,

@@ -31,7 +31,7 @@ func Upgrade(version string, facts *offrampv1.ClusterFacts, nodes []Standing) (a
 	if !ok || major != 1 {
 		return nil, false
 	}
-	u := &upgrade{minor: minor, counts: map[string]*problem{}}
+	u := &upgrade{minor: minor, counts: map[string]*problem{}, kinds: map[*offrampv1.Assessment][]*problem{}}
 	for _, finding := range AssessCluster(facts, offrampv1.Target_TARGET_NFTABLES) {
 		u.configured(finding)
 	}
@@ -48,6 +48,8 @@ type upgrade struct {
 	minor  int
 	counts map[string]*problem
 	order  []*problem
+	// kinds are the problems of each distinct assessment: most nodes of a large fleet share one.
+	kinds map[*offrampv1.Assessment][]*problem
 }
 
 // problem is one reason, with the nodes that have it.
@@ -58,19 +60,20 @@ type problem struct {
 	count   uint64
 }
 
-func (u *upgrade) add(verdict offrampv1.Verdict, text, node string) {
+func (u *upgrade) problem(verdict offrampv1.Verdict, text string) *problem {
 	one := u.counts[text]
 	if one == nil {
 		one = &problem{text: text, verdict: verdict}
 		u.counts[text] = one
 		u.order = append(u.order, one)
 	}
-	if node == "" {
-		return
-	}
-	one.count++
-	if len(one.nodes) < maxEvidence {
-		one.nodes = append(one.nodes, node)
+	return one
+}
+
+func (p *problem) add(node string) {
+	p.count++
+	if len(p.nodes) < maxEvidence {
+		p.nodes = append(p.nodes, node)
 	}
 }
 
@@ -84,9 +87,9 @@ const (
 func (u *upgrade) configured(finding *offrampv1.Finding) {
 	switch {
 	case finding.GetId() == ipvsConfigured && u.minor >= minorGateOff:
-		u.add(upgradeBlocked, "the cluster's configuration asks for ipvs mode, with which kube-proxy 1.40 does not start: "+firstOf(finding), "")
+		u.problem(upgradeBlocked, "the cluster's configuration asks for ipvs mode, with which kube-proxy 1.40 does not start: "+firstOf(finding))
 	case finding.GetId() == "mode-not-explicit" && u.minor >= minorGateOff:
-		u.add(upgradeReady, "the cluster's configuration names no mode: it becomes nftables with 1.40: "+firstOf(finding), "")
+		u.problem(upgradeReady, "the cluster's configuration names no mode: it becomes nftables with 1.40: "+firstOf(finding))
 	}
 }
 
@@ -94,37 +97,52 @@ func firstOf(finding *offrampv1.Finding) string { return strings.Join(finding.Ge
 
 func (u *upgrade) node(node Standing) {
 	if node.Silent || node.Assessment == nil {
-		u.add(upgradeUnknown, "not heard of in time", node.Node)
+		u.problem(upgradeUnknown, "not heard of in time").add(node.Node)
 		return
 	}
-	has := map[string]bool{}
-	for _, finding := range node.Assessment.GetFindings() {
-		has[finding.GetId()] = true
+	problems, known := u.kinds[node.Assessment]
+	if !known {
+		problems = u.problems(node.Assessment)
+		u.kinds[node.Assessment] = problems
 	}
-	u.mode(node, has)
-	if u.minor >= minorGateOff && has["mode-not-explicit"] && has["kernel-too-old"] {
-		u.add(upgradeBlocked, "no mode is configured: 1.40 chooses nftables, for which the kernel is too old", node.Node)
-	}
-	if u.minor >= minorCodeGone && node.Assessment.GetPhase() == offrampv1.Phase_PHASE_SWITCHED_DIRTY {
-		u.add(upgradeReady, "leftovers of ipvs mode, which kube-proxy 1.43 cannot clean any more", node.Node)
+	for _, one := range problems {
+		one.add(node.Node)
 	}
 }
 
-func (u *upgrade) mode(node Standing, has map[string]bool) {
-	running := node.Assessment.GetRunningMode()
+// problems are those of a node with this assessment.
+func (u *upgrade) problems(assessment *offrampv1.Assessment) (all []*problem) {
+	has := map[string]bool{}
+	for _, finding := range assessment.GetFindings() {
+		has[finding.GetId()] = true
+	}
+	if one := u.mode(assessment.GetRunningMode(), has); one != nil {
+		all = append(all, one)
+	}
+	if u.minor >= minorGateOff && has["mode-not-explicit"] && has["kernel-too-old"] {
+		all = append(all, u.problem(upgradeBlocked, "no mode is configured: 1.40 chooses nftables, for which the kernel is too old"))
+	}
+	if u.minor >= minorCodeGone && assessment.GetPhase() == offrampv1.Phase_PHASE_SWITCHED_DIRTY {
+		all = append(all, u.problem(upgradeReady, "leftovers of ipvs mode, which kube-proxy 1.43 cannot clean any more"))
+	}
+	return all
+}
+
+func (u *upgrade) mode(running offrampv1.ProxyMode, has map[string]bool) *problem {
 	onIPVS := running == offrampv1.ProxyMode_PROXY_MODE_IPVS || has[ipvsConfigured]
 	switch {
 	case onIPVS && u.minor >= minorCodeGone:
-		u.add(upgradeBlocked, "on ipvs, whose code is gone in 1.43", node.Node)
+		return u.problem(upgradeBlocked, "on ipvs, whose code is gone in 1.43")
 	case onIPVS && u.minor >= minorGateOff && has["ipvs-gate-set"]:
-		u.add(upgradeReady, "on ipvs, held by the feature gate KubeProxyIPVS until 1.42", node.Node)
+		return u.problem(upgradeReady, "on ipvs, held by the feature gate KubeProxyIPVS until 1.42")
 	case onIPVS && u.minor >= minorGateOff:
-		u.add(upgradeBlocked, "on ipvs, with which kube-proxy 1.40 does not start", node.Node)
+		return u.problem(upgradeBlocked, "on ipvs, with which kube-proxy 1.40 does not start")
 	case onIPVS:
-		u.add(upgradeReady, "on ipvs, deprecated but served", node.Node)
+		return u.problem(upgradeReady, "on ipvs, deprecated but served")
 	case running == offrampv1.ProxyMode_PROXY_MODE_UNKNOWN || running == offrampv1.ProxyMode_PROXY_MODE_UNSPECIFIED:
-		u.add(upgradeUnknown, "the mode is not known", node.Node)
+		return u.problem(upgradeUnknown, "the mode is not known")
 	}
+	return nil
 }
 
 // answer sorts the reasons, the worst first, and takes the worst for the verdict.
