@@ -15,14 +15,14 @@ import (
 // own memories are what it goes by; those that do not reach back to the moment are named.
 func (s *Store) Changes(name string, after time.Time, limit int) *offrampv1.ListChangesResponse {
 	answer := &offrampv1.ListChangesResponse{}
-	for _, n := range s.byName() {
+	for _, n := range s.sorted().nodes {
 		if name != "" && n.name != name {
 			continue
 		}
 		history := n.history()
 		if history.GetSince() == nil || history.GetSince().AsTime().After(after) {
 			answer.Incomplete++
-			answer.IncompleteSamples = sample(answer.GetIncompleteSamples(), n.name)
+			answer.IncompleteSamples = sample(answer.GetIncompleteSamples(), []string{n.name})
 		}
 		for _, entry := range history.GetEntries() {
 			if entry.GetAt().AsTime().After(after) {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"strconv"
 	"sync"
 	"time"
 
@@ -45,7 +46,7 @@ func (i *nodeIndex) get(facts *offrampv1.ClusterFacts) map[string]*offrampv1.Clu
 	return i.byName
 }
 
-// moment is the fleet's surroundings at one moment: every node of an answer is judged by the same.
+// moment is the fleet's surroundings at one moment: every node of an answer is judged by the same. It is for one goroutine.
 type moment struct {
 	now    time.Time
 	target offrampv1.Target
@@ -55,6 +56,8 @@ type moment struct {
 	accepted []acceptance
 	// first is the first node of each pool that switched.
 	first map[string]first
+	// made are assessments that are not as the nodes' own; see derive.
+	made map[derived]*offrampv1.Assessment
 }
 
 type acceptance struct {
@@ -76,23 +79,43 @@ func (s *Store) moment(target offrampv1.Target) *moment {
 	return m
 }
 
-// acceptedOn returns, by finding, what is accepted on a node.
-func (m *moment) acceptedOn(node string) map[string]*offrampv1.Acceptance {
-	var found map[string]*offrampv1.Acceptance
-	for _, one := range m.accepted {
-		if one.selector.Empty() || one.selector.Matches(labels.Set(m.nodes[node].GetLabels())) {
+// acceptedOn returns, by finding, what is accepted on a node, of which the object may be nil, and which acceptances those are.
+func (m *moment) acceptedOn(object *offrampv1.ClusterNode) (found map[string]*offrampv1.Acceptance, which string) {
+	for i, one := range m.accepted {
+		if one.selector.Empty() || one.selector.Matches(labels.Set(object.GetLabels())) {
 			if found == nil {
 				found = map[string]*offrampv1.Acceptance{}
 			}
 			found[one.word.GetFindingId()] = one.word
+			which += strconv.Itoa(i) + " "
 		}
 	}
-	return found
+	return found, which
 }
 
 // notApplicable reports whether a node has no kube-proxy of Linux.
-func (m *moment) notApplicable(node string) bool {
-	object := m.nodes[node]
+func notApplicable(object *offrampv1.ClusterNode) bool {
 	system := object.GetOperatingSystem()
 	return object.GetVirtual() || (system != "" && system != "linux")
+}
+
+// derived names an assessment as it is at one moment: what a node said, and what the moment makes of it.
+type derived struct {
+	of    *offrampv1.Assessment
+	phase offrampv1.Phase
+	// accepted are the acceptances that hold for the node.
+	accepted string
+}
+
+// derive makes, once for all nodes with the same, what the moment makes of an assessment.
+func (m *moment) derive(key derived, make func() *offrampv1.Assessment) *offrampv1.Assessment {
+	made := m.made[key]
+	if made == nil {
+		made = make()
+		if m.made == nil {
+			m.made = map[derived]*offrampv1.Assessment{}
+		}
+		m.made[key] = made
+	}
+	return made
 }

@@ -25,20 +25,23 @@ const StuckAfter = 10 * time.Minute
 func (s *Store) Figures() Figures {
 	m := s.moment(offrampv1.Target_TARGET_NFTABLES)
 	figures := Figures{Modes: map[offrampv1.ProxyMode]uint64{}}
-	for _, n := range s.byName() {
-		n.mu.Lock()
-		n.figure(s, m, &figures)
-		n.mu.Unlock()
+	for _, row := range s.rows(m) {
+		if row.node != nil {
+			row.figure(s, m, &figures)
+		}
 	}
 	return figures
 }
 
-// figure adds one node. The caller holds n.mu.
-func (n *node) figure(s *Store, m *moment, figures *Figures) {
+// figure adds one node.
+func (r row) figure(s *Store, m *moment, figures *Figures) {
+	n := r.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if n.session != nil {
 		figures.Connected++
 	}
-	if n.seen.IsZero() || n.silent(m.now, s.silence()) || m.notApplicable(n.name) {
+	if n.seen.IsZero() || n.silent(m.now, s.silence()) || notApplicable(r.object) {
 		return
 	}
 	figures.Modes[n.assessment(s, m.target).GetRunningMode()]++

@@ -24,8 +24,8 @@ type Filter struct {
 }
 
 // selects goes by what needs no assessment.
-func (f Filter) selects(m *moment, node string) bool {
-	return f.Selector == nil || f.Selector.Empty() || f.Selector.Matches(labels.Set(m.nodes[node].GetLabels()))
+func (f Filter) selects(object *offrampv1.ClusterNode) bool {
+	return f.Selector == nil || f.Selector.Empty() || f.Selector.Matches(labels.Set(object.GetLabels()))
 }
 
 // takes goes by the assessment.

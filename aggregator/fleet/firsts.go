@@ -80,7 +80,7 @@ func (f *firsts) get(m *moment, count func(*moment) map[string]first) map[string
 // firstOfPools looks at all nodes.
 func (s *Store) firstOfPools(m *moment) map[string]first {
 	pools := map[string]first{}
-	for _, n := range s.byName() {
+	for _, n := range s.sorted().nodes {
 		n.mu.Lock()
 		one := first{n.name, n.cleanSince}
 		n.mu.Unlock()

@@ -56,7 +56,7 @@ func TestFindingCountsANodeOnce(t *testing.T) {
 	sum := newTally(New(Config{Assess: rule}), &moment{})
 	for i := range 30 {
 		twice := []*v1.Finding{{Id: "x", Severity: v1.Severity_SEVERITY_INFO, Title: "mild"}, {Id: "x", Severity: v1.Severity_SEVERITY_WARNING, Title: "worse"}}
-		sum.add(fmt.Sprintf("n%02d", i), standing{assessment: &v1.Assessment{Findings: twice}})
+		sum.take(alike{assessment: &v1.Assessment{Findings: twice}}, fmt.Sprintf("n%02d", i))
 	}
 	got := sum.finish().GetFindings()[0]
 	if got.GetNodes() != 30 || len(got.GetNodeSamples()) != 20 || got.GetTitle() != "worse" {

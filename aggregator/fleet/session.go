@@ -73,7 +73,7 @@ func (s *Store) meet(name string) (n *node, fresh bool) {
 	}
 	n = &node{name: name, since: s.config.Now()}
 	s.nodes[name], s.newest = n, n.since
-	s.sorted = nil
+	s.roster = nil
 	return n, true
 }
 

@@ -45,12 +45,12 @@ func (n *node) provenSince(facts *offrampv1.NodeFacts) time.Time {
 }
 
 // soaksUntil is when a node that switched may be called done; zero when it does not soak. The caller holds n.mu.
-func (n *node) soaksUntil(s *Store, m *moment) time.Time {
+func (n *node) soaksUntil(s *Store, m *moment, object *offrampv1.ClusterNode) time.Time {
 	if n.cleanSince.IsZero() {
 		return time.Time{}
 	}
 	soak := s.config.Soak
-	if m.first[m.nodes[n.name].GetPool()].node == n.name {
+	if m.first[object.GetPool()].node == n.name {
 		soak = s.config.SoakFirst
 	}
 	until := n.cleanSince.Add(soak)

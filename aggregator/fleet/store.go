@@ -3,8 +3,6 @@ package fleet
 import (
 	"context"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -85,8 +83,8 @@ type Store struct {
 	nodes map[string]*node
 	// newest is when a node was last heard of that was not known, or the start.
 	newest time.Time
-	// sorted is nodes by name; nil when nodes came or went since.
-	sorted []*node
+	// roster is nodes by name; nil when nodes came or went since.
+	roster *roster
 }
 
 // New makes an empty fleet. The target nftables, which is the default one, is judged from the start.
@@ -132,7 +130,7 @@ func (s *Store) Run(ctx context.Context) {
 // Sweep is one round of Run.
 func (s *Store) Sweep() {
 	now := s.config.Now()
-	for _, n := range s.byName() {
+	for _, n := range s.sorted().nodes {
 		switch silentNow, forget := n.sweep(now, s.silence(), s.config.ForgetAfter); {
 		case forget:
 			s.forget(n, now)
@@ -148,32 +146,12 @@ func (s *Store) forget(n *node, now time.Time) {
 	gone := n.drop(s, now, s.config.ForgetAfter)
 	if gone {
 		delete(s.nodes, n.name)
-		s.sorted = nil
+		s.roster = nil
 	}
 	s.mu.Unlock()
 	if gone {
 		s.watchers.tell(n.name)
 	}
-}
-
-// byName returns all nodes sorted by name. The slice is shared: it must not be changed.
-func (s *Store) byName() []*node {
-	s.mu.RLock()
-	sorted := s.sorted
-	s.mu.RUnlock()
-	if sorted != nil {
-		return sorted
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sorted == nil {
-		s.sorted = make([]*node, 0, len(s.nodes))
-		for _, n := range s.nodes {
-			s.sorted = append(s.sorted, n)
-		}
-		slices.SortFunc(s.sorted, func(a, b *node) int { return strings.Compare(a.name, b.name) })
-	}
-	return s.sorted
 }
 
 func (s *Store) find(name string) *node {

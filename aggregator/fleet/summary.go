@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -20,23 +18,45 @@ type standing struct {
 	soaksUntil time.Time
 }
 
-// stand judges the node as of a moment. The assessment may be shared: it must not be changed. The caller holds n.mu.
-func (n *node) stand(s *Store, m *moment) standing {
+// stand judges the node as of a moment; object is the API's word on it, or nil. The assessment may be shared: it must not be
+// changed. The caller holds n.mu.
+func (n *node) stand(s *Store, m *moment, object *offrampv1.ClusterNode) standing {
 	switch {
-	case m.notApplicable(n.name):
-		return standing{assessment: inPhase(unknown(m.target), offrampv1.Phase_PHASE_NOT_APPLICABLE)}
+	case notApplicable(object):
+		return standing{assessment: m.unheard(offrampv1.Phase_PHASE_NOT_APPLICABLE)}
 	case n.seen.IsZero():
-		return standing{assessment: unknown(m.target)}
+		return standing{assessment: m.unheard(offrampv1.Phase_PHASE_UNKNOWN)}
 	}
 	assessment := n.assessment(s, m.target)
 	if n.silent(m.now, s.silence()) {
-		return standing{assessment: outdated(assessment), silent: true}
+		return standing{assessment: m.outdated(assessment), silent: true}
 	}
-	assessment = readiness.Accept(assessment, m.acceptedOn(n.name))
-	if until := n.soaksUntil(s, m); !until.IsZero() && assessment.GetPhase() == offrampv1.Phase_PHASE_DONE {
-		return standing{assessment: inPhase(assessment, offrampv1.Phase_PHASE_SOAKING), soaksUntil: until}
+	assessment = m.accept(assessment, object)
+	if until := n.soaksUntil(s, m, object); !until.IsZero() && assessment.GetPhase() == offrampv1.Phase_PHASE_DONE {
+		return standing{assessment: m.inPhase(assessment, offrampv1.Phase_PHASE_SOAKING), soaksUntil: until}
 	}
 	return standing{assessment: assessment}
+}
+
+// unheard is the assessment of a node that told nothing that counts.
+func (m *moment) unheard(phase offrampv1.Phase) *offrampv1.Assessment {
+	return m.derive(derived{phase: phase}, func() *offrampv1.Assessment { return inPhase(unknown(m.target), phase) })
+}
+
+func (m *moment) outdated(assessment *offrampv1.Assessment) *offrampv1.Assessment {
+	return m.derive(derived{of: assessment, phase: offrampv1.Phase_PHASE_SILENT}, func() *offrampv1.Assessment { return outdated(assessment) })
+}
+
+func (m *moment) accept(assessment *offrampv1.Assessment, object *offrampv1.ClusterNode) *offrampv1.Assessment {
+	accepted, which := m.acceptedOn(object)
+	if len(accepted) == 0 {
+		return assessment
+	}
+	return m.derive(derived{of: assessment, accepted: which}, func() *offrampv1.Assessment { return readiness.Accept(assessment, accepted) })
+}
+
+func (m *moment) inPhase(assessment *offrampv1.Assessment, phase offrampv1.Phase) *offrampv1.Assessment {
+	return m.derive(derived{of: assessment, phase: phase}, func() *offrampv1.Assessment { return inPhase(assessment, phase) })
 }
 
 // outdated keeps in sight what was found on a node that is silent; nothing is concluded from it any more.
@@ -53,9 +73,9 @@ func inPhase(assessment *offrampv1.Assessment, phase offrampv1.Phase) *offrampv1
 	return other
 }
 
-// summary is one row of a list. The caller holds n.mu.
-func (n *node) summary(s *Store, m *moment) *offrampv1.NodeSummary {
-	standing, object := n.stand(s, m), m.nodes[n.name]
+// summary is one row of a list; object is the API's word on the node, or nil. The caller holds n.mu.
+func (n *node) summary(s *Store, m *moment, object *offrampv1.ClusterNode) *offrampv1.NodeSummary {
+	standing := n.stand(s, m, object)
 	summary := &offrampv1.NodeSummary{
 		Node:           n.name,
 		AgentVersion:   n.agentVersion,
@@ -90,9 +110,9 @@ func (p profile) describe(summary *offrampv1.NodeSummary) {
 
 // neverSeen is the row of a Node object for which no agent ever reported.
 func (m *moment) neverSeen(object *offrampv1.ClusterNode) *offrampv1.NodeSummary {
-	assessment := unknown(m.target)
-	if m.notApplicable(object.GetName()) {
-		assessment.Phase = offrampv1.Phase_PHASE_NOT_APPLICABLE
+	assessment := m.unheard(offrampv1.Phase_PHASE_UNKNOWN)
+	if notApplicable(object) {
+		assessment = m.unheard(offrampv1.Phase_PHASE_NOT_APPLICABLE)
 	}
 	return &offrampv1.NodeSummary{
 		Node: object.GetName(), Assessment: assessment, KernelRelease: object.GetKernelVersion(), OsPrettyName: object.GetOsImage(),
@@ -103,10 +123,10 @@ func (m *moment) neverSeen(object *offrampv1.ClusterNode) *offrampv1.NodeSummary
 // Summaries returns the nodes after the given name that a filter takes, at most limit of them, sorted by name, and whether there
 // may be more. Node objects for which no agent ever reported are among them. What they hold may be shared with other answers: it
 // must not be changed.
-func (s *Store) Summaries(target offrampv1.Target, filter Filter, after string, limit int) (page []*offrampv1.NodeSummary, more bool) {
+func (s *Store) Summaries(target offrampv1.Target, filter Filter, name string, limit int) (page []*offrampv1.NodeSummary, more bool) {
 	m := s.moment(target)
-	for _, row := range s.rows(m) {
-		if row.name <= after || !filter.selects(m, row.name) {
+	for _, row := range after(s.rows(m), name) {
+		if !filter.selects(row.object) {
 			continue
 		}
 		summary := row.summary(s, m)
@@ -121,39 +141,13 @@ func (s *Store) Summaries(target offrampv1.Target, filter Filter, after string, 
 	return page, false
 }
 
-// row is a node that reported, or only an object of the API.
-type row struct {
-	name   string
-	node   *node
-	object *offrampv1.ClusterNode
-}
-
 func (r row) summary(s *Store, m *moment) *offrampv1.NodeSummary {
 	if r.node == nil {
 		return m.neverSeen(r.object)
 	}
 	r.node.mu.Lock()
 	defer r.node.mu.Unlock()
-	return r.node.summary(s, m)
-}
-
-// rows are all nodes, those that reported and those that never did, sorted by name.
-func (s *Store) rows(m *moment) []row {
-	sorted := s.byName()
-	rows := make([]row, 0, max(len(sorted), len(m.nodes)))
-	for _, n := range sorted {
-		rows = append(rows, row{name: n.name, node: n})
-	}
-	for name, object := range m.nodes {
-		_, reported := slices.BinarySearchFunc(sorted, name, func(n *node, name string) int { return strings.Compare(n.name, name) })
-		if !reported {
-			rows = append(rows, row{name: name, object: object})
-		}
-	}
-	if len(rows) > len(sorted) {
-		slices.SortFunc(rows, func(a, b row) int { return strings.Compare(a.name, b.name) })
-	}
-	return rows
+	return r.node.summary(s, m, r.object)
 }
 
 // Summary returns one node; nil when it is not known. What it holds must not be changed.
@@ -176,9 +170,9 @@ func (s *Store) node(target offrampv1.Target, name string, withFacts bool) (*off
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !withFacts {
-		return n.summary(s, m), nil
+		return n.summary(s, m, m.nodes[name]), nil
 	}
-	return n.summary(s, m), n.facts()
+	return n.summary(s, m, m.nodes[name]), n.facts()
 }
 
 // Link returns the way to a node, nil when no stream of it is open.
@@ -199,9 +193,9 @@ func (s *Store) Link(name string) Link {
 func (s *Store) Names(filter Filter) []string {
 	m := s.moment(offrampv1.Target_TARGET_NFTABLES)
 	var names []string
-	for _, n := range s.byName() {
-		if filter.selects(m, n.name) {
-			names = append(names, n.name)
+	for _, row := range s.rows(m) {
+		if row.node != nil && filter.selects(row.object) {
+			names = append(names, row.name)
 		}
 	}
 	return names
