@@ -156,18 +156,28 @@ func (f *feed) heal() bool {
 func (f *feed) fail(err error) {
 	// A role in a namespace cannot be given before the namespace is there.
 	away := apierrors.IsForbidden(err) && f.gone != nil && f.gone()
-	defer f.note()
+	if f.takeFailure(err, away) {
+		f.note()
+	}
+}
+
+// takeFailure reports whether the failure is news. Where a kind does not exist, an informer fails twice a minute for ever, and all
+// facts of the cluster would be made anew each time.
+func (f *feed) takeFailure(err error, away bool) (news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// A watch that ended because it was old is no failure.
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		return
+		return false
 	}
-	f.failure, f.missing, f.away = err.Error(), apierrors.IsNotFound(err), away
+	failure, missing := err.Error(), apierrors.IsNotFound(err)
+	denied := !away && (f.denied || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err))
+	news = failure != f.failure || missing != f.missing || away != f.away || denied != f.denied
+	f.failure, f.missing, f.away, f.denied = failure, missing, away, denied
 	if away {
 		f.restUntil = time.Now().Add(awayPause)
 	}
-	f.denied = !away && (f.denied || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err))
+	return news
 }
 
 // answered reports whether it was ever read, or known not to be readable.
