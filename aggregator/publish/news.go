@@ -106,7 +106,8 @@ type queue struct {
 func (q *queue) add(items ...item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	fits := min(len(items), maxNews-len(q.items))
+	// What was put back may have come to a full queue.
+	fits := max(0, min(len(items), maxNews-len(q.items)))
 	q.items = append(q.items, items[:fits]...)
 	q.dropped += len(items) - fits
 }

@@ -274,3 +274,16 @@ func TestResults(t *testing.T) {
 		}
 	}
 }
+
+// What is put back comes to a queue that has filled up in the meantime: a result is noted while another is being written.
+func TestAFullQueue(t *testing.T) {
+	q := &queue{}
+	q.add(make([]item, maxNews)...)
+	taken, _ := q.take()
+	q.add(item{node: "new"})
+	q.back(taken)
+	q.add(item{node: "newer"}, item{node: "newest"})
+	if got, dropped := len(q.items), q.forget(time.Time{}); got != maxNews+1 || dropped != 2 {
+		t.Errorf("%d items, and %d dropped", got, dropped)
+	}
+}
