@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -67,7 +68,7 @@ func (p *Publisher) tell(ctx context.Context, from *queue, write func(context.Co
 		switch {
 		case err == nil, apierrors.IsAlreadyExists(err):
 			p.complaints.about("events", nil)
-		case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err):
+		case refused(err):
 			p.complaints.about("events", fmt.Errorf("write an Event: %w", err))
 		default:
 			from.back(news)
@@ -76,6 +77,21 @@ func (p *Publisher) tell(ctx context.Context, from *queue, write func(context.Co
 			}
 			return
 		}
+	}
+}
+
+// refused reports whether the API server would refuse the same again: by a missing right, by a policy, or because of what it is. Such an
+// item must not keep others waiting.
+func refused(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return false
+	}
+	switch code := answer.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= 400 && code < 500
 	}
 }
 

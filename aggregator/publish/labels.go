@@ -73,7 +73,7 @@ func (l labels) patch(uid types.UID) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "labels": l}})
 }
 
-// written is what was written last on a Node, until its object shows it.
+// written is what was written last on a Node, or was to be, until its object shows it.
 type written struct {
 	patch string
 	at    time.Time
@@ -100,19 +100,23 @@ func (p *Publisher) label(ctx context.Context, want map[string]labels, now time.
 		if err != nil || p.labelled[node.GetName()].patch == string(patch) {
 			continue
 		}
-		if left--; left < 0 || !p.labelNode(ctx, node.GetName(), patch) {
+		if left--; left < 0 || !p.labelNode(ctx, node.GetName(), patch, now) {
 			return
 		}
-		p.labelled[node.GetName()] = written{string(patch), now}
 	}
 }
 
-// labelNode reports whether it is worth going on with the next node.
-func (p *Publisher) labelNode(ctx context.Context, name string, patch []byte) bool {
+// labelNode reports whether it is worth going on with the next node in this round.
+func (p *Publisher) labelNode(ctx context.Context, name string, patch []byte, now time.Time) bool {
 	err := p.lease.do(ctx, func(ctx context.Context) error {
 		_, err := p.config.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 		return err //nolint:wrapcheck // looked at below
 	})
+	if errors.Is(err, errNotHeld) {
+		return false
+	}
+	// A patch that was refused, too: a policy may be about this one node, and the next round begins with another.
+	p.labelled[name] = written{string(patch), now}
 	switch {
 	case err == nil:
 		p.complaints.about("node labels", nil)
@@ -120,8 +124,8 @@ func (p *Publisher) labelNode(ctx context.Context, name string, patch []byte) bo
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		// The node is gone, or another one of that name: its object tells, soon.
 		return true
-	case !errors.Is(err, errNotHeld):
+	default:
 		p.complaints.about("node labels", fmt.Errorf("label node %s: %w", name, err))
+		return false
 	}
-	return false
 }

@@ -93,14 +93,38 @@ func TestLabelsWithoutTheRight(t *testing.T) {
 	w := newWorld(t)
 	p := w.leading("one", func(c *Config) { c.Events, c.FleetObject = false, false })
 	tries := 0
-	w.client.PrependReactor("patch", "nodes", func(k8stesting.Action) (bool, runtime.Object, error) {
+	w.client.PrependReactor("patch", "nodes", func(action k8stesting.Action) (bool, runtime.Object, error) {
 		tries++
-		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "a", nil)
+		patch, _ := action.(k8stesting.PatchAction)
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, patch.GetName(), nil)
 	})
 	p.round()
 	p.round()
 	if got := lines(w, "does not work"); tries != 2 || got != 1 {
 		t.Errorf("%d tries, %d complaints: %s", tries, got, w.log)
+	}
+}
+
+// A Node of which the API server refuses the labels, as an admission policy may, keeps none of the others from theirs.
+func TestANodeThatMayNotBeLabelled(t *testing.T) {
+	w := newWorld(t)
+	p := w.leading("one", func(c *Config) { c.Events, c.FleetObject = false, false })
+	tries := map[string]int{}
+	w.client.PrependReactor("patch", "nodes", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		patch, _ := action.(k8stesting.PatchAction)
+		tries[patch.GetName()]++
+		return patch.GetName() == "a", nil, apierrors.NewBadRequest("denied by a policy")
+	})
+	p.round()
+	p.round()
+	p.round()
+	if tries["a"] != 1 || tries["b"] != 1 {
+		t.Errorf("tries %v", tries)
+	}
+	w.advance(againAfter)
+	p.round()
+	if tries["a"] != 2 {
+		t.Errorf("it is not tried again: %v", tries)
 	}
 }
 

@@ -109,6 +109,8 @@ func TestAnEventThatIsNotTaken(t *testing.T) {
 	}{
 		"forbidden":      {apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil), 0},
 		"invalid":        {invalid, 0},
+		"a policy":       {apierrors.NewBadRequest("denied by a policy"), 0},
+		"no token":       {apierrors.NewUnauthorized("expired"), 1},
 		"no API server":  {errors.New("connection refused"), 1},
 		"too many there": {apierrors.NewTooManyRequests("later", 1), 1},
 	} {
@@ -124,6 +126,25 @@ func TestAnEventThatIsNotTaken(t *testing.T) {
 				t.Errorf("%d are left, want %d; log: %s", len(p.news.items), tt.left, w.log)
 			}
 		})
+	}
+}
+
+// What does not work is told when it begins and ends, whatever else its text names: a port of this host, a node.
+func TestComplaints(t *testing.T) {
+	w := newWorld(t)
+	c := w.publisher("one", nil).complaints
+	for port := range 3 {
+		c.about("events", fmt.Errorf("read tcp 10.0.0.5:%d: connection reset", port))
+	}
+	if lines(w, "does not work") != 1 {
+		t.Errorf("not told once: %s", w.log)
+	}
+	c.about("events", apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil))
+	c.about("labels", errors.New("connection refused"))
+	c.about("events", nil)
+	c.about("events", nil)
+	if lines(w, "does not work") != 3 || lines(w, "works again") != 1 {
+		t.Errorf("log: %s", w.log)
 	}
 }
 
