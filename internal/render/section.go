@@ -114,6 +114,8 @@ func (p *page) present(name string, section *offrampv1.Section) {
 		p.addresses(name, content.Addresses)
 	case *offrampv1.SectionStable_History:
 		p.history(name, content.History)
+	case *offrampv1.SectionStable_Host:
+		p.host(name, content.Host)
 	default:
 		p.line(2, "%s: present, of a kind that this version does not know", name)
 	}
