@@ -15,7 +15,7 @@ func (p *page) host(name string, facts *offrampv1.HostFacts) {
 	if facts.GetIpv6Off() {
 		p.line(6, "IPv6 is off")
 	}
-	var programs []string
+	programs := make([]string, 0, len(facts.GetPrograms()))
 	for _, program := range facts.GetPrograms() {
 		programs = append(programs, strings.TrimSpace(program.GetPath()+" "+program.GetVersion()))
 	}
@@ -24,9 +24,7 @@ func (p *page) host(name string, facts *offrampv1.HostFacts) {
 	for _, file := range facts.GetFiles() {
 		p.line(6, "%s (%s) names: %s", Clean(file.GetPath()), Clean(file.GetKind()), naming(file))
 	}
-	for _, place := range facts.GetUnreadable() {
-		p.line(6, "could not be looked at: %s", Clean(place))
-	}
+	p.field(6, "could not be looked at", strings.Join(facts.GetUnreadable(), "; "))
 }
 
 // features are the names of those in a state.
