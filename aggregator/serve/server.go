@@ -153,15 +153,15 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	defer stopSweeping()
 	sweeping.Go(func() { s.desk.Run(sweepCtx) })
 	defer s.crew.start()()
-	ended := make(chan error, 1)
-	go func() { ended <- s.grpc.Serve(listener) }()
+	ended, arrived := make(chan error, 1), newArrivals(listener)
+	go func() { ended <- s.grpc.Serve(arrived) }()
 	select {
 	case err := <-ended:
-		s.drain()
+		s.drain(arrived)
 		return fmt.Errorf("serve on %v: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	s.drain()
+	s.drain(arrived)
 	if err := <-ended; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve on %v: %w", listener.Addr(), err)
 	}
@@ -176,7 +176,7 @@ func (s *Server) List(ctx context.Context, node string, list *offrampv1.ListDige
 }
 
 // drain says goodbye: not serving any more, streams end with UNAVAILABLE, what is left is cut after a while.
-func (s *Server) drain() {
+func (s *Server) drain(arrived *arrivals) {
 	s.health.Shutdown()
 	s.streams.endAll()
 	stopped := make(chan struct{})
@@ -192,6 +192,7 @@ func (s *Server) drain() {
 	case <-late.C:
 		s.log.Warn("calls did not end in time and are cut", "after", s.timeouts.drain)
 	}
+	arrived.cut()
 	s.grpc.Stop()
 	<-stopped
 }
