@@ -46,8 +46,10 @@ type node struct {
 	sections [kinds]*interned[sectionKey, string]
 	// volatile is an encoded Heartbeat: as messages these parts would take ten times the space.
 	volatile []byte
-	judged   [targets]*interned[facts.Digest, *offrampv1.Assessment]
-	profile  *interned[profile, struct{}]
+	// said is the sum of what the last heartbeat said, when that is about all of volatile; 0 otherwise.
+	said    uint64
+	judged  [targets]*interned[facts.Digest, *offrampv1.Assessment]
+	profile *interned[profile, struct{}]
 }
 
 // silent reports whether a node that has reported was not heard of for too long. The caller holds n.mu.
@@ -129,6 +131,10 @@ func (n *node) keepVolatile(byKind [kinds]*offrampv1.SectionVolatile) {
 			stored.Sections = append(stored.Sections, &offrampv1.SectionHeartbeat{Kind: offrampv1.SectionKind(kind), Volatile: volatile})
 		}
 	}
+	n.storeVolatile(stored)
+}
+
+func (n *node) storeVolatile(stored *offrampv1.Heartbeat) {
 	// Marshalling fails on strings that are not UTF-8 alone; these messages have none.
 	encoded, err := proto.Marshal(stored)
 	if err == nil {

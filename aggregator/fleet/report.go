@@ -85,6 +85,7 @@ func (n *node) replace(s *Store, arrived arrival) (any bool) {
 	}
 	if any {
 		n.keepVolatile(volatile)
+		n.said = 0
 	}
 	return any
 }

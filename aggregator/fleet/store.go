@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -76,6 +77,7 @@ type Store struct {
 	watchers    watchers
 	index       nodeIndex
 	firsts      firsts
+	seed        maphash.Seed
 	// asked says for which targets somebody ever asked: those are judged as reports come in, the others are not at all.
 	asked [targets]atomic.Bool
 
@@ -98,6 +100,7 @@ func New(config Config) *Store {
 		profiles:    newInterner[profile, struct{}](),
 		watchers:    watchers{all: map[*Watcher]struct{}{}},
 		nodes:       map[string]*node{},
+		seed:        maphash.MakeSeed(),
 	}
 	s.newest = s.since
 	s.asked[offrampv1.Target_TARGET_NFTABLES].Store(true)
