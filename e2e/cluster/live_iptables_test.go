@@ -30,7 +30,10 @@ func liveIPTables(t *testing.T, spec cluster.NodeSpec) {
 	l.refusesToCut(t, through)
 
 	l.backwards(t)
-	p = l.refusesAnotherMode(t, p)
+	if spec.Kernel != "5.10" {
+		// Before 5.13 kube-proxy does not start in the other mode.
+		p = l.refusesAnotherMode(t, p)
+	}
 	before := l.native(t)
 	l.cleansUnderTraffic(t, "iptables")
 	l.nothingOfIPVS(t)
