@@ -42,7 +42,7 @@ func queue(t *testing.T, turns int, turn time.Duration) *queued {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &queued{TransportCredentials: credentials.NewTLS(config), turns: make(chan struct{}, turns), turn: turn}
+	return &queued{TransportCredentials: credentials.NewTLS(config), turns: make(chan struct{}, turns), turn: turn, patience: time.Minute}
 }
 
 func shake(t *testing.T, client net.Conn) {
@@ -103,4 +103,48 @@ func TestATurnThatIsHeldDelaysOthersOnce(t *testing.T) {
 	if err := <-served; err != nil || time.Since(began) < 50*time.Millisecond {
 		t.Errorf("after %s: %v", time.Since(began), err)
 	}
+}
+
+// Whoever begins and does not go on loses the turn, and may still go on without it. 64 of those would keep people out otherwise: a call
+// of theirs takes ten seconds at most.
+func TestATurnIsNotKeptByWaiting(t *testing.T) {
+	q := queue(t, 1, time.Minute)
+	q.patience = 20 * time.Millisecond
+	var slow net.Conn
+	var slowServed chan error
+	for range 5 {
+		slowServed, slow = handshake(t, q)
+		time.Sleep(5 * time.Millisecond)
+		if _, err := slow.Write([]byte{22}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	served, client := handshake(t, q)
+	began := time.Now()
+	shake(t, client)
+	if err := <-served; err != nil || time.Since(began) > 5*time.Second {
+		t.Errorf("after %s: %v", time.Since(began), err)
+	}
+	shake(t, &begun{Conn: slow})
+	if err := <-slowServed; err != nil {
+		t.Errorf("the slow one: %v", err)
+	}
+	if len(q.turns) != 0 {
+		t.Errorf("%d turns were not given back", len(q.turns))
+	}
+}
+
+// begun is a connection on which the first byte of a handshake was written already.
+type begun struct {
+	net.Conn
+	went bool
+}
+
+func (b *begun) Write(p []byte) (int, error) {
+	if b.went {
+		return b.Conn.Write(p)
+	}
+	b.went = true
+	n, err := b.Conn.Write(p[1:])
+	return n + 1, err
 }
