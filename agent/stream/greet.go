@@ -16,6 +16,8 @@ const (
 	defaultHeartbeat = time.Minute
 	minHeartbeat     = 100 * time.Millisecond
 	maxHeartbeat     = time.Hour
+	// maxReturn bounds the time within which an aggregator may ask an agent to come back.
+	maxReturn = 5 * time.Minute
 )
 
 // errNoWelcome ends an attempt at an aggregator that says nothing.
@@ -65,4 +67,13 @@ func heartbeatInterval(welcome *offrampv1.Welcome) time.Duration {
 		return defaultHeartbeat
 	}
 	return min(max(asked.AsDuration(), minHeartbeat), maxHeartbeat)
+}
+
+// returnWithin is the time that the Welcome asks to come back within, or else what is usual.
+func returnWithin(welcome *offrampv1.Welcome, usual time.Duration) time.Duration {
+	asked := welcome.GetReturnWithin()
+	if asked == nil || asked.AsDuration() <= 0 {
+		return usual
+	}
+	return min(asked.AsDuration(), maxReturn)
 }

@@ -138,3 +138,17 @@ func TestALossIsSpread(t *testing.T) {
 		t.Error("a short interval makes the first pause shorter")
 	}
 }
+
+// A large fleet is asked to come back later than that; nobody can ask for hours.
+func TestReturningWithinWhatTheWelcomeAsks(t *testing.T) {
+	for asked, want := range map[time.Duration]time.Duration{
+		80 * time.Second: 80 * time.Second, -time.Second: 20 * time.Second, 0: 20 * time.Second, 24 * time.Hour: 5 * time.Minute,
+	} {
+		if got := returnWithin(&v1.Welcome{ReturnWithin: durationpb.New(asked)}, 20*time.Second); got != want {
+			t.Errorf("asked to come back within %s: %s, want %s", asked, got, want)
+		}
+	}
+	if got := returnWithin(&v1.Welcome{}, 20*time.Second); got != 20*time.Second {
+		t.Errorf("asked for nothing: %s", got)
+	}
+}

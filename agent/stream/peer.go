@@ -142,8 +142,10 @@ func (p *peer) attempt(ctx context.Context) (lived time.Duration, err error) {
 	defer release()
 	p.log.Info("the aggregator listens", "version", c.welcome.GetAggregatorVersion(), "heartbeat_interval", c.interval, "replica", c.welcome.GetReplica())
 	// An aggregator that was away is not to miss this node for longer than it would take to notice a silent one.
-	p.backoff.within(min(c.interval, p.config.limits.maxBackoff))
-	p.backoff.spread(min(c.interval, p.config.limits.maxBackoff) / 3)
+	most := min(c.interval, p.config.limits.maxBackoff)
+	spread := returnWithin(c.welcome, most/3)
+	p.backoff.within(max(most, spread))
+	p.backoff.spread(spread)
 	p.member.streams(true)
 	defer p.member.streams(false)
 	began := time.Now()

@@ -79,6 +79,14 @@ func (s *Store) moment(target offrampv1.Target) *moment {
 	return m
 }
 
+// Expected is how many nodes there are: those that were heard of, or those that the API tells of, where that is more.
+func (s *Store) Expected() int {
+	s.mu.RLock()
+	heard := len(s.nodes)
+	s.mu.RUnlock()
+	return max(heard, len(s.config.Cluster.Facts().GetNodes()))
+}
+
 // acceptedOn returns, by finding, what is accepted on a node, of which the object may be nil, and which acceptances those are.
 func (m *moment) acceptedOn(object *offrampv1.ClusterNode) (found map[string]*offrampv1.Acceptance, which string) {
 	for i, one := range m.accepted {

@@ -187,3 +187,18 @@ func TestTheAnswerAboutAVersionGoesByNoTarget(t *testing.T) {
 		}
 	}
 }
+
+// After a start nobody was heard of yet, and the API tells how many there are.
+func TestExpected(t *testing.T) {
+	s, c, around := newCluster(t)
+	if got := s.Expected(); got != 5 {
+		t.Errorf("%d nodes, want the 5 of the API", got)
+	}
+	around.facts = nil
+	if got := s.Expected(); got != 2 {
+		t.Errorf("%d nodes, want the 2 that were heard of", got)
+	}
+	if got := New(Config{Assess: rule, Now: c.Now}).Expected(); got != 0 {
+		t.Errorf("%d nodes, want none", got)
+	}
+}

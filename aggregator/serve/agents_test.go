@@ -34,6 +34,20 @@ func TestWelcome(t *testing.T) {
 	if welcome.GetHeartbeatInterval().AsDuration() != 100*time.Millisecond || welcome.GetAggregatorVersion() != "v0.1.0" {
 		t.Errorf("welcome %v", welcome)
 	}
+	if got := welcome.GetReturnWithin().AsDuration(); got != 100*time.Millisecond/3 {
+		t.Errorf("asked to return within %s", got)
+	}
+}
+
+// The more nodes, the later they are to come back, but before those that were only cut off fall silent.
+func TestReturnWithin(t *testing.T) {
+	for nodes, want := range map[int]time.Duration{
+		0: 20 * time.Second, 5_000: 20 * time.Second, 10_000: 40 * time.Second, 20_000: 80 * time.Second, 100_000: 2 * time.Minute,
+	} {
+		if got := returnWithin(nodes, time.Minute); got != want {
+			t.Errorf("%d nodes: within %s, want %s", nodes, got, want)
+		}
+	}
 }
 
 // Whatever one stream says wrong ends that stream with the status that agent.proto promises. The bystander stays.

@@ -367,7 +367,10 @@ type Welcome struct {
 	AggregatorVersion string               `protobuf:"bytes,3,opt,name=aggregator_version,json=aggregatorVersion,proto3" json:"aggregator_version,omitempty"`
 	// Names the aggregator's process for as long as it runs: random, at most 64 bytes. Addresses whose aggregators say the same
 	// lead to one process (a name of two families, a virtual address), which needs one stream. Empty: an aggregator before 0.2.
-	Replica       string `protobuf:"bytes,4,opt,name=replica,proto3" json:"replica,omitempty"`
+	Replica string `protobuf:"bytes,4,opt,name=replica,proto3" json:"replica,omitempty"`
+	// Within what time an agent that loses this stream is to come back, at a random moment: the more nodes, the longer, so that an
+	// aggregator that restarts can take them all. Absent: a third of heartbeat_interval.
+	ReturnWithin  *durationpb.Duration `protobuf:"bytes,5,opt,name=return_within,json=returnWithin,proto3" json:"return_within,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -428,6 +431,13 @@ func (x *Welcome) GetReplica() string {
 		return x.Replica
 	}
 	return ""
+}
+
+func (x *Welcome) GetReturnWithin() *durationpb.Duration {
+	if x != nil {
+		return x.ReturnWithin
+	}
+	return nil
 }
 
 // SectionDigest names the content of a section.
@@ -1113,12 +1123,13 @@ const file_offramp_v1_agent_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12#\n" +
 	"\ragent_version\x18\x02 \x01(\tR\fagentVersion\x12\x1a\n" +
 	"\binstance\x18\x03 \x01(\tR\binstance\x12,\n" +
-	"\x03now\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x03now\"\xcd\x01\n" +
+	"\x03now\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x03now\"\x8d\x02\n" +
 	"\aWelcome\x12/\n" +
 	"\x05known\x18\x01 \x03(\v2\x19.offramp.v1.SectionDigestR\x05known\x12H\n" +
 	"\x12heartbeat_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12-\n" +
 	"\x12aggregator_version\x18\x03 \x01(\tR\x11aggregatorVersion\x12\x18\n" +
-	"\areplica\x18\x04 \x01(\tR\areplica\"T\n" +
+	"\areplica\x18\x04 \x01(\tR\areplica\x12>\n" +
+	"\rreturn_within\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\freturnWithin\"T\n" +
 	"\rSectionDigest\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.offramp.v1.SectionKindR\x04kind\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\"?\n" +
@@ -1214,25 +1225,26 @@ var file_offramp_v1_agent_proto_depIdxs = []int32{
 	17, // 10: offramp.v1.Hello.now:type_name -> google.protobuf.Timestamp
 	4,  // 11: offramp.v1.Welcome.known:type_name -> offramp.v1.SectionDigest
 	18, // 12: offramp.v1.Welcome.heartbeat_interval:type_name -> google.protobuf.Duration
-	19, // 13: offramp.v1.SectionDigest.kind:type_name -> offramp.v1.SectionKind
-	6,  // 14: offramp.v1.Report.sections:type_name -> offramp.v1.SectionReport
-	19, // 15: offramp.v1.SectionReport.kind:type_name -> offramp.v1.SectionKind
-	20, // 16: offramp.v1.SectionReport.volatile:type_name -> offramp.v1.SectionVolatile
-	17, // 17: offramp.v1.Heartbeat.now:type_name -> google.protobuf.Timestamp
-	8,  // 18: offramp.v1.Heartbeat.sections:type_name -> offramp.v1.SectionHeartbeat
-	19, // 19: offramp.v1.SectionHeartbeat.kind:type_name -> offramp.v1.SectionKind
-	20, // 20: offramp.v1.SectionHeartbeat.volatile:type_name -> offramp.v1.SectionVolatile
-	21, // 21: offramp.v1.DetailRequest.list:type_name -> offramp.v1.ListDigest
-	11, // 22: offramp.v1.DetailRequest.service:type_name -> offramp.v1.ServiceQuery
-	12, // 23: offramp.v1.DetailRequest.chain:type_name -> offramp.v1.ChainQuery
-	19, // 24: offramp.v1.ChainQuery.section:type_name -> offramp.v1.SectionKind
-	0,  // 25: offramp.v1.AgentService.Connect:input_type -> offramp.v1.ConnectRequest
-	1,  // 26: offramp.v1.AgentService.Connect:output_type -> offramp.v1.ConnectResponse
-	26, // [26:27] is the sub-list for method output_type
-	25, // [25:26] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	18, // 13: offramp.v1.Welcome.return_within:type_name -> google.protobuf.Duration
+	19, // 14: offramp.v1.SectionDigest.kind:type_name -> offramp.v1.SectionKind
+	6,  // 15: offramp.v1.Report.sections:type_name -> offramp.v1.SectionReport
+	19, // 16: offramp.v1.SectionReport.kind:type_name -> offramp.v1.SectionKind
+	20, // 17: offramp.v1.SectionReport.volatile:type_name -> offramp.v1.SectionVolatile
+	17, // 18: offramp.v1.Heartbeat.now:type_name -> google.protobuf.Timestamp
+	8,  // 19: offramp.v1.Heartbeat.sections:type_name -> offramp.v1.SectionHeartbeat
+	19, // 20: offramp.v1.SectionHeartbeat.kind:type_name -> offramp.v1.SectionKind
+	20, // 21: offramp.v1.SectionHeartbeat.volatile:type_name -> offramp.v1.SectionVolatile
+	21, // 22: offramp.v1.DetailRequest.list:type_name -> offramp.v1.ListDigest
+	11, // 23: offramp.v1.DetailRequest.service:type_name -> offramp.v1.ServiceQuery
+	12, // 24: offramp.v1.DetailRequest.chain:type_name -> offramp.v1.ChainQuery
+	19, // 25: offramp.v1.ChainQuery.section:type_name -> offramp.v1.SectionKind
+	0,  // 26: offramp.v1.AgentService.Connect:input_type -> offramp.v1.ConnectRequest
+	1,  // 27: offramp.v1.AgentService.Connect:output_type -> offramp.v1.ConnectResponse
+	27, // [27:28] is the sub-list for method output_type
+	26, // [26:27] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_offramp_v1_agent_proto_init() }
