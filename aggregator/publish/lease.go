@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -30,13 +31,13 @@ type lease struct {
 	term context.Context //nolint:containedctx // it is the life of a term, made by the elector
 }
 
-func newLease(config Config) *lease {
+func newLease(config Config, complaints *complaints) *lease {
 	lock := &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: config.Namespace, Name: leaseName},
 		Client:     config.Client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: config.Identity},
 	}
-	return &lease{config: config, lock: &renewals{Interface: lock, now: config.Now}}
+	return &lease{config: config, lock: &renewals{Interface: lock, now: config.Now, complaints: complaints}}
 }
 
 // contend stands for election again and again until ctx ends, and gives the Lease back then.
@@ -49,7 +50,7 @@ func (l *lease) contend(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("stand for the Lease %s: %w", leaseName, err)
 	}
-	// The elector logs each try; what is worth it is logged here.
+	// The elector logs each try; what is worth it is logged here and by the lock.
 	ctx = klog.NewContext(ctx, logr.Discard())
 	for ctx.Err() == nil {
 		elector.Run(ctx)
@@ -98,13 +99,24 @@ func (l *lease) do(ctx context.Context, call func(context.Context) error) error 
 	return call(limited)
 }
 
-// renewals is a lock that knows when it was last taken or renewed.
+// renewals is a lock that knows when it was last taken or renewed, and complains where that does not work.
 type renewals struct {
 	resourcelock.Interface
-	now func() time.Time
+	now        func() time.Time
+	complaints *complaints
 
 	mu sync.Mutex
 	at time.Time
+}
+
+// Get implements resourcelock.Interface.
+func (r *renewals) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := r.Interface.Get(ctx)
+	// One that is not there is made, or that does not work.
+	if !apierrors.IsNotFound(err) {
+		r.complain(ctx, "reading the Lease", err)
+	}
+	return record, raw, err //nolint:wrapcheck // the elector looks at it
 }
 
 // Create implements resourcelock.Interface.
@@ -126,10 +138,18 @@ func (r *renewals) write(
 		r.set(time.Time{})
 	}
 	err := write(ctx, record)
+	r.complain(ctx, "the Lease", err)
 	if err == nil && mine {
 		r.set(began)
 	}
 	return err //nolint:wrapcheck // the elector looks at it
+}
+
+// complain leaves out what another replica's being quicker, or the end of an election, brings about.
+func (r *renewals) complain(ctx context.Context, what string, err error) {
+	if !errors.Is(ctx.Err(), context.Canceled) && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		r.complaints.about(what, err)
+	}
 }
 
 func (r *renewals) set(at time.Time) {

@@ -33,9 +33,10 @@ func New(config Config) (*Publisher, error) {
 	if config.Client == nil || config.Objects == nil || config.Identity == "" || config.WarmUp <= 0 {
 		return nil, errors.New("publishing needs clients of the API server, an identity, and a time to warm up")
 	}
+	complaints := &complaints{log: config.Log, last: map[string]string{}}
 	return &Publisher{
-		config: config, lease: newLease(config), observer: newObserver(config.pace.settle), news: &queue{}, results: &queue{},
-		complaints: &complaints{log: config.Log, last: map[string]string{}}, started: config.Now(),
+		config: config, lease: newLease(config, complaints), observer: newObserver(config.pace.settle), news: &queue{}, results: &queue{},
+		complaints: complaints, started: config.Now(),
 		target: offrampv1.Target_TARGET_NFTABLES, labelled: map[string]written{},
 	}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -417,6 +418,41 @@ func TestALostLease(t *testing.T) {
 	stop()
 	if w.holder() != "" {
 		t.Errorf("%q holds the Lease", w.holder())
+	}
+}
+
+// Without the Lease, or the right to it, nothing is ever written: that must not go unsaid. Who lost a race has nothing to complain of.
+func TestAnElectionThatDoesNotWork(t *testing.T) {
+	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	for name, tt := range map[string]struct {
+		verb string
+		err  error
+		want int
+	}{
+		"it was deleted":      {"create", apierrors.NewForbidden(leases, "", nil), 1},
+		"no right to read":    {"get", apierrors.NewForbidden(leases, "offramp-aggregator", nil), 1},
+		"no right to write":   {"update", apierrors.NewForbidden(leases, "offramp-aggregator", nil), 1},
+		"another was quicker": {"update", apierrors.NewConflict(leases, "offramp-aggregator", nil), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			var tries atomic.Int32
+			w.client.PrependReactor(tt.verb, "leases", func(k8stesting.Action) (bool, runtime.Object, error) {
+				tries.Add(1)
+				return true, nil, tt.err
+			})
+			if tt.verb == "create" {
+				if err := w.client.CoordinationV1().Leases("offramp").Delete(t.Context(), "offramp-aggregator", metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stop := w.run(w.publisher("one", fast))
+			eventually(t, "three tries", func() bool { return tries.Load() >= 3 })
+			stop()
+			if lines(w, "does not work") != tt.want || strings.Contains(w.log.String(), "works again") {
+				t.Errorf("log: %s", w.log)
+			}
+		})
 	}
 }
 
