@@ -39,7 +39,8 @@ func changesCommand(conn *connection, now func() time.Time) *cobra.Command {
 		Short: "Tell what changed in the fleet, newest first",
 		Long: `Tell what changed on the nodes, newest first: modes, clean-ups, restores, boots,
 versions of kube-proxy. It is what the nodes themselves remember; those that do
-not remember that far back are named, and the exit code is then 4.`,
+not remember that far back are named, and the exit code is then 4, as it is when
+the aggregator may not have heard of every node.`,
 		Example: `  kubectl-offramp changes --since 24h
   kubectl-offramp changes --since 2026-11-01 -o csv`,
 		Args: program.NoArgs,
@@ -51,7 +52,7 @@ not remember that far back are named, and the exit code is then 4.`,
 			if err := p.print(cmd, answer); err != nil {
 				return err
 			}
-			if answer.GetIncomplete() > 0 {
+			if answer.GetIncomplete() > 0 || answer.GetNodesMissing() != "" {
 				return program.Code(exitUnknown)
 			}
 			return nil

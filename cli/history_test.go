@@ -30,6 +30,10 @@ func TestChanges(t *testing.T) {
 		t.Error(err)
 	}
 	ask(t, &fakeFleet{changes: someChanges(1)}, "changes").want(t, 4, "Not complete: 1 node: worker-2", "")
+	missing := someChanges(0)
+	missing.NodesMissing = "it has just\x1b started"
+	ask(t, &fakeFleet{changes: missing}, "changes").want(t, 4, `Nodes may be missing: it has just\x1b started`, "")
+	ask(t, &fakeFleet{changes: missing}, "changes", "-o", "csv").want(t, 4, "at,node", "")
 	ask(t, fleet, "changes", "--limit", "1").want(t, 0, "There may be more: --limit 1 was reached.", "")
 	ask(t, fleet, "changes", "--limit", "1001").want(t, 1, "", "--limit is 1 to 1000")
 	ask(t, fleet, "changes", "--since", "tomorrow").want(t, 1, "", "--since: ")
@@ -139,6 +143,8 @@ func TestServicePartialAnswers(t *testing.T) {
 	lying := &fakeFleet{answers: serviceAnswers(&offrampv1.ServiceSummary{Asked: 2, Answered: 2}, onIPVS("worker-1", 1), silent)}
 	ask(t, lying, "service", "default/web").want(t, 4, "", "")
 	ask(t, &fakeFleet{answers: serviceAnswers(&offrampv1.ServiceSummary{})}, "service", "default/web").want(t, 4, "0 of 0 nodes answered.", "")
+	missing := &fakeFleet{answers: serviceAnswers(&offrampv1.ServiceSummary{Asked: 1, Answered: 1, Incomplete: "it has just\x1b started"}, onIPVS("worker-1", 1))}
+	ask(t, missing, "service", "default/web").want(t, 4, `Nodes may be missing: it has just\x1b started`, "")
 	// It breaks off: ended, refused, or silent until the time is over.
 	cut := &fakeFleet{answers: serviceAnswers(nil, onIPVS("worker-1", 1))}
 	ask(t, cut, "service", "default/web").want(t, 4, "(worker-1 1)", "ended its answer without a summary")

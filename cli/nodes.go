@@ -52,7 +52,7 @@ change are printed again, until interrupted.`,
 				return err
 			}
 			if l.follow {
-				return conn.watch(cmd.Context(), l.request.GetTarget(), newFollower(cmd.OutOrStdout(), l.output.word, now))
+				return conn.watch(cmd.Context(), l.request.GetTarget(), newFollower(cmd.OutOrStdout(), cmd.ErrOrStderr(), l.output.word, now))
 			}
 			return conn.printNodes(cmd, l, now())
 		},
@@ -126,8 +126,8 @@ func (c *connection) printNodes(cmd *cobra.Command, l *listing, now time.Time) e
 	}
 	nodes := answer.GetNodes()
 	render.SortNodes(nodes, l.sortBy)
-	if answer.GetIncomplete() != "" {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "Nodes may be missing: %s\n", render.Clean(answer.GetIncomplete()))
+	if err := render.Missing(cmd.ErrOrStderr(), answer.GetIncomplete()); err != nil {
+		return err
 	}
 	return l.output.print(cmd.OutOrStdout(), answer, func(w io.Writer) error {
 		switch {

@@ -176,7 +176,7 @@ func (s *serviceShow) end(err error) error {
 		}
 		return program.Code(exitUnknown)
 	}
-	if s.summary.GetAsked() == 0 || s.summary.GetAnswered() < s.summary.GetAsked() || slices.ContainsFunc(s.nodes, failedAnswer) {
+	if s.summary.GetAsked() == 0 || s.summary.GetIncomplete() != "" || s.summary.GetAnswered() < s.summary.GetAsked() || slices.ContainsFunc(s.nodes, failedAnswer) {
 		return program.Code(exitUnknown)
 	}
 	return nil

@@ -79,14 +79,16 @@ func (c *connection) watchEnded(ctx context.Context, err error) error {
 type follower struct {
 	w      io.Writer
 	output string
+	// beside is where it is told that nodes may be missing: the rows are for programs, too.
+	beside io.Writer
 	table  render.NodeTable
 	// first holds the first round until it is complete, so that it comes out sorted and aligned.
 	first  []*offrampv1.NodeSummary
 	synced bool
 }
 
-func newFollower(w io.Writer, output string, now func() time.Time) *follower {
-	return &follower{w: w, output: output, table: render.NodeTable{Wide: output == "wide", Now: now}}
+func newFollower(w, beside io.Writer, output string, now func() time.Time) *follower {
+	return &follower{w: w, beside: beside, output: output, table: render.NodeTable{Wide: output == "wide", Now: now}}
 }
 
 func (f *follower) event(event *offrampv1.WatchResponse) error {
@@ -103,7 +105,7 @@ func (f *follower) event(event *offrampv1.WatchResponse) error {
 	case *offrampv1.WatchResponse_Node:
 		return f.node(told.Node)
 	case *offrampv1.WatchResponse_Synced:
-		return f.firstRound()
+		return errors.Join(render.Missing(f.beside, told.Synced.GetIncomplete()), f.firstRound())
 	case *offrampv1.WatchResponse_Forgotten:
 		return f.forgotten(told.Forgotten)
 	}

@@ -56,8 +56,10 @@ func (t *teller) event(event *offrampv1.WatchResponse) error {
 		return t.node(told.Node)
 	case *offrampv1.WatchResponse_Synced:
 		t.synced = true
-		_, err := fmt.Fprintf(t.w, "Watching %d nodes; what changes comes below.\n", len(t.known))
-		return err
+		if _, err := fmt.Fprintf(t.w, "Watching %d nodes; what changes comes below.\n", len(t.known)); err != nil {
+			return fmt.Errorf("writing the output: %w", err)
+		}
+		return render.Missing(t.w, told.Synced.GetIncomplete())
 	case *offrampv1.WatchResponse_Forgotten:
 		delete(t.known, told.Forgotten)
 		return t.say(told.Forgotten, []string{"forgotten by the aggregator"})

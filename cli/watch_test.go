@@ -50,6 +50,16 @@ func TestWatchPrintsAFirstRoundThenChanges(t *testing.T) {
 	}
 }
 
+// A watch of an aggregator that does not know every node says so, beside the rows or in its own lines.
+func TestWatchOfAnIncompleteFleet(t *testing.T) {
+	mark := synced(0)
+	mark.GetSynced().Incomplete = "it has just\x1b started"
+	events := []*offrampv1.WatchResponse{mark}
+	ask(t, &fakeFleet{events: events}, "nodes", "-w").want(t, 1, "", `Nodes may be missing: it has just\x1b started`)
+	ask(t, &fakeFleet{events: events}, "watch").want(t, 1, `Nodes may be missing: it has just\x1b started`, "ended")
+	ask(t, &fakeFleet{events: events}, "nodes", "-w", "-o", "json").want(t, 1, `"incomplete"`, "ended")
+}
+
 func TestWatchFormats(t *testing.T) {
 	names := ask(t, &fakeFleet{events: someEvents()}, "nodes", "-w", "-o", "name")
 	if want := "worker-1\nworker-2\nworker-1\n"; names.stdout != want {

@@ -129,5 +129,9 @@ func (q *questions) ListChanges(_ context.Context, request *offrampv1.ListChange
 	if limit == 0 {
 		limit = defaultChanges
 	}
-	return q.store.Changes(request.GetNode(), request.GetSince().AsTime(), limit), nil
+	answer := q.store.Changes(request.GetNode(), request.GetSince().AsTime(), limit)
+	if request.GetNode() == "" {
+		answer.NodesMissing = q.missing(fleet.Filter{})
+	}
+	return answer, nil
 }

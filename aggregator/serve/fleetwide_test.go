@@ -280,3 +280,33 @@ func TestChangesOfTheFleet(t *testing.T) {
 		t.Errorf("a node that is not known: %v", err)
 	}
 }
+
+// Nodes that the API tells of and that this replica has not heard of cannot be asked: an answer without them says so.
+func TestNodesThatCannotBeAsked(t *testing.T) {
+	k := webCluster()
+	l := inCluster(t, k)
+	l.report("a")
+	l.missing("the Kubernetes API does not tell which nodes there are")
+	k = webCluster()
+	k.facts.Sources = []*v1.ClusterSource{{Kind: "nodes", State: v1.SectionState_SECTION_STATE_PRESENT}}
+	l = inCluster(t, k)
+	l.report("a")
+	l.missing("1 of 2 nodes never reported to this aggregator: quiet")
+	if one, err := l.client.ListChanges(t.Context(), &v1.ListChangesRequest{Node: "a"}); err != nil || one.GetNodesMissing() != "" {
+		t.Errorf("of one node: %v, %v", one, err)
+	}
+	l.report("quiet")
+	l.missing("")
+}
+
+// missing checks why nodes are missing from what is told of changes and of a Service.
+func (l *lab) missing(want string) {
+	l.t.Helper()
+	l.waitFor(want, func() bool {
+		changes, err := l.client.ListChanges(l.t.Context(), &v1.ListChangesRequest{})
+		return err == nil && changes.GetNodesMissing() == want
+	})
+	if _, _, summary, err := l.service("bare"); err != nil || summary.GetIncomplete() != want {
+		l.t.Errorf("the Service: %v, %v, want %q", summary, err, want)
+	}
+}

@@ -38,6 +38,8 @@ func (q *questions) GetService(request *offrampv1.GetServiceRequest, stream grpc
 		return err
 	}
 	fan := &fanOut{questions: q, service: service, stream: stream, names: q.names(stream.Context(), service)}
+	// Before the nodes are listed: who reports for the first time in between is rather called missing than left out in silence.
+	fan.summary.Incomplete = q.missing(fleet.Filter{Selector: selector})
 	return ender.reason(fan.ask(stream.Context(), q.store.Names(fleet.Filter{Selector: selector})))
 }
 

@@ -21,6 +21,7 @@ func Changes(w io.Writer, answer *offrampv1.ListChangesResponse) error {
 		p.line(0, "Not complete: %s", samples(answer.GetIncomplete(), answer.GetIncompleteSamples()))
 		p.line(4, "what they remember does not reach back that far")
 	}
+	p.mayMiss(answer.GetNodesMissing())
 	return p.flush(w)
 }
 

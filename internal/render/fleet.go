@@ -109,9 +109,7 @@ func (p *page) leftAndSilent(fleet *offrampv1.GetReadinessResponse) {
 
 // missing names the nodes that say nothing, and says where nodes may be missing altogether.
 func (p *page) missing(fleet *offrampv1.GetReadinessResponse) {
-	if fleet.GetIncomplete() != "" {
-		p.line(0, "Nodes may be missing: %s", Clean(fleet.GetIncomplete()))
-	}
+	p.mayMiss(fleet.GetIncomplete())
 	if fleet.GetSilent() > 0 {
 		p.line(0, "Silent: %s", samples(fleet.GetSilent(), fleet.GetSilentSamples()))
 	}

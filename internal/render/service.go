@@ -168,5 +168,6 @@ func ServiceEnd(w io.Writer, summary *offrampv1.ServiceSummary) error {
 	if silent := summary.GetAsked() - min(summary.GetAsked(), summary.GetAnswered()); silent > 0 {
 		p.line(0, "Not (wholly) answered: %s", samples(silent, summary.GetSilentSamples()))
 	}
+	p.mayMiss(summary.GetIncomplete())
 	return p.flush(w)
 }

@@ -2408,8 +2408,10 @@ func (*WatchResponse_Forgotten) isWatchResponse_Event() {}
 
 // Synced marks the end of the first round of a watch.
 type Synced struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nodes         uint64                 `protobuf:"varint,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Nodes uint64                 `protobuf:"varint,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// As in GetReadinessResponse.
+	Incomplete    string `protobuf:"bytes,2,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2449,6 +2451,13 @@ func (x *Synced) GetNodes() uint64 {
 		return x.Nodes
 	}
 	return 0
+}
+
+func (x *Synced) GetIncomplete() string {
+	if x != nil {
+		return x.Incomplete
+	}
+	return ""
 }
 
 type GetServiceRequest struct {
@@ -2779,6 +2788,9 @@ type ServiceSummary struct {
 	Answered uint64                 `protobuf:"varint,2,opt,name=answered,proto3" json:"answered,omitempty"`
 	// Who did not answer, at most 20 names.
 	SilentSamples []string `protobuf:"bytes,3,rep,name=silent_samples,json=silentSamples,proto3" json:"silent_samples,omitempty"`
+	// Why nodes may not have been asked, for people, as in GetReadinessResponse, or since they never reported to this aggregator. Empty:
+	// every node that the selector takes was.
+	Incomplete    string `protobuf:"bytes,4,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2832,6 +2844,13 @@ func (x *ServiceSummary) GetSilentSamples() []string {
 		return x.SilentSamples
 	}
 	return nil
+}
+
+func (x *ServiceSummary) GetIncomplete() string {
+	if x != nil {
+		return x.Incomplete
+	}
+	return ""
 }
 
 type GetClusterRequest struct {
@@ -3000,8 +3019,10 @@ type ListChangesResponse struct {
 	// Nodes that were asked and whose journal does not reach back to since, at most 20 names.
 	IncompleteSamples []string `protobuf:"bytes,2,rep,name=incomplete_samples,json=incompleteSamples,proto3" json:"incomplete_samples,omitempty"`
 	Incomplete        uint64   `protobuf:"varint,3,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Why nodes may not have been asked, as in ServiceSummary. Empty where one node was asked.
+	NodesMissing  string `protobuf:"bytes,4,opt,name=nodes_missing,json=nodesMissing,proto3" json:"nodes_missing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListChangesResponse) Reset() {
@@ -3053,6 +3074,13 @@ func (x *ListChangesResponse) GetIncomplete() uint64 {
 		return x.Incomplete
 	}
 	return 0
+}
+
+func (x *ListChangesResponse) GetNodesMissing() string {
+	if x != nil {
+		return x.NodesMissing
+	}
+	return ""
 }
 
 // Change is one thing that happened on a node.
@@ -3593,9 +3621,12 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\v2\x17.offramp.v1.NodeSummaryH\x00R\x04node\x12,\n" +
 	"\x06synced\x18\x02 \x01(\v2\x12.offramp.v1.SyncedH\x00R\x06synced\x12\x1e\n" +
 	"\tforgotten\x18\x03 \x01(\tH\x00R\tforgottenB\a\n" +
-	"\x05event\"\x1e\n" +
+	"\x05event\">\n" +
 	"\x06Synced\x12\x14\n" +
-	"\x05nodes\x18\x01 \x01(\x04R\x05nodes\"a\n" +
+	"\x05nodes\x18\x01 \x01(\x04R\x05nodes\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x02 \x01(\tR\n" +
+	"incomplete\"a\n" +
 	"\x11GetServiceRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
@@ -3616,11 +3647,14 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\x05names\x18\x03 \x03(\tR\x05names\x12-\n" +
 	"\x12active_connections\x18\x04 \x01(\x04R\x11activeConnections\x121\n" +
 	"\x14inactive_connections\x18\x05 \x01(\x04R\x13inactiveConnections\x12)\n" +
-	"\x04mode\x18\x06 \x01(\x0e2\x15.offramp.v1.ProxyModeR\x04mode\"i\n" +
+	"\x04mode\x18\x06 \x01(\x0e2\x15.offramp.v1.ProxyModeR\x04mode\"\x89\x01\n" +
 	"\x0eServiceSummary\x12\x14\n" +
 	"\x05asked\x18\x01 \x01(\x04R\x05asked\x12\x1a\n" +
 	"\banswered\x18\x02 \x01(\x04R\banswered\x12%\n" +
-	"\x0esilent_samples\x18\x03 \x03(\tR\rsilentSamples\"\x13\n" +
+	"\x0esilent_samples\x18\x03 \x03(\tR\rsilentSamples\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x04 \x01(\tR\n" +
+	"incomplete\"\x13\n" +
 	"\x11GetClusterRequest\"z\n" +
 	"\x12GetClusterResponse\x122\n" +
 	"\acluster\x18\x01 \x01(\v2\x18.offramp.v1.ClusterFactsR\acluster\x12\x14\n" +
@@ -3629,13 +3663,14 @@ const file_offramp_v1_fleet_proto_rawDesc = "" +
 	"\x12ListChangesRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\rR\x05limit\"\x92\x01\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\"\xb7\x01\n" +
 	"\x13ListChangesResponse\x12,\n" +
 	"\achanges\x18\x01 \x03(\v2\x12.offramp.v1.ChangeR\achanges\x12-\n" +
 	"\x12incomplete_samples\x18\x02 \x03(\tR\x11incompleteSamples\x12\x1e\n" +
 	"\n" +
 	"incomplete\x18\x03 \x01(\x04R\n" +
-	"incomplete\"p\n" +
+	"incomplete\x12#\n" +
+	"\rnodes_missing\x18\x04 \x01(\tR\fnodesMissing\"p\n" +
 	"\x06Change\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
