@@ -27,7 +27,7 @@ type agent struct {
 
 	mu    sync.Mutex
 	state State
-	conn  net.Conn
+	conn  *countedConn
 	stop  context.CancelFunc
 	// changedAt is when the node last changed and nobody heard of it yet.
 	changedAt time.Time
@@ -57,7 +57,7 @@ func (a *agent) run(ctx context.Context) {
 	// It fails only on a configuration that cannot work, which the tests would show.
 	_ = stream.Run(ctx, stream.Config{
 		Addresses: []string{a.fleet.config.Address}, Credentials: a.fleet.credentials, Node: name, AgentVersion: "v0.2.0",
-		Source: a, ScanInterval: quietScan, Changes: a.changes, Log: a.fleet.log, Now: a.now, Rand: a.fleet.config.Rand,
+		Source: a, ScanInterval: quietScan, Changes: a.changes, Log: a.fleet.log, Now: a.now, Rand: a.fleet.random,
 		DialOptions: a.dialOptions(),
 	})
 }
@@ -143,6 +143,15 @@ func (a *agent) cut() {
 	a.mu.Unlock()
 	if conn != nil {
 		_ = conn.Close()
+	}
+}
+
+// die leaves the aggregator with a connection on which nothing comes any more.
+func (a *agent) die() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.conn != nil {
+		a.conn.dead.Store(true)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestANodeCostsWhatItMay(t *testing.T) {
 	s := stage(ctx, t, checkedNodes, "GOGC=10")
 	empty := s.usage(ctx)
 	s.fleet.Arrive(5 * time.Second)
-	if _, err := s.person.AwaitComplete(ctx, checkedNodes); err != nil {
+	if _, err := s.person.AwaitComplete(ctx, checkedNodes, 0); err != nil {
 		t.Fatal(err)
 	}
 	came := s.fleet.Counts()

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,8 +25,6 @@ type Config struct {
 	Address, Authority string
 	// Issuer signs the agents' tokens. Required.
 	Issuer *Issuer
-	// Rand is what the agents draw their pauses with. nil: at random, as real ones. A constant makes them all do the same at once.
-	Rand func() float64
 	// Skewed and Slow say how many nodes there are for each one with a wrong clock (by up to ten minutes) and with a slow
 	// connection (slowPeer for each piece); 0 for none.
 	Skewed, Slow int
@@ -47,6 +46,7 @@ type Fleet struct {
 	counts      counts
 	agents      []*agent
 	numbers     map[string]int
+	together    atomic.Bool
 
 	ctx    context.Context //nolint:containedctx // the life of the fleet, which agents that are restarted belong to, too
 	cancel context.CancelFunc
@@ -137,6 +137,44 @@ func (f *Fleet) CutAll() {
 	}
 }
 
+// Together makes the agents draw their pauses alike, so that they all come at once, or at random again, as real ones do.
+func (f *Fleet) Together(alike bool) { f.together.Store(alike) }
+
+func (f *Fleet) random() float64 {
+	if f.together.Load() {
+		return 0.5
+	}
+	return rand.Float64()
+}
+
+// Die takes one node in every so many away without a word: its connection stays, and nothing comes on it. It returns how many.
+func (f *Fleet) Die(every int) (dead int) {
+	for number := every / 2; number < len(f.agents); number += every {
+		f.agents[number].die()
+		dead++
+	}
+	return dead
+}
+
+// AwaitWelcomes waits until so many streams were welcomed since some counts were taken.
+func (f *Fleet) AwaitWelcomes(ctx context.Context, since Counts, streams int) error {
+	for f.counts.welcomed.Load() < since.Welcomed+int64(streams) {
+		if pause(ctx, 50*time.Millisecond); ctx.Err() != nil {
+			return fmt.Errorf("%d of %d streams: %w", f.counts.welcomed.Load()-since.Welcomed, streams, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// AwaitReported waits until every agent was welcomed and has had a moment to report.
+func (f *Fleet) AwaitReported(ctx context.Context) error {
+	if err := f.AwaitWelcomes(ctx, Counts{}, len(f.agents)); err != nil {
+		return err
+	}
+	pause(ctx, 5*time.Second)
+	return ctx.Err()
+}
+
 // Churn changes nodes at random, rate of them a second, and restarts one agent for every restartEvery changes, until ctx ends.
 func (f *Fleet) Churn(ctx context.Context, rate float64, restartEvery int) {
 	ticker := time.NewTicker(time.Duration(float64(time.Second) / rate))
@@ -169,11 +207,19 @@ func (f *Fleet) Heard(name string) (time.Duration, bool) {
 	return f.agents[number].heard()
 }
 
+// ForgetHeard forgets the changes that nobody heard of yet.
+func (f *Fleet) ForgetHeard() {
+	for _, a := range f.agents {
+		a.heard()
+	}
+}
+
 // ChangeAll changes every node once, spread evenly over a time.
 func (f *Fleet) ChangeAll(over time.Duration) {
+	began := time.Now()
 	for number := range f.agents {
 		f.Change(number)
-		pause(f.ctx, over/time.Duration(len(f.agents)))
+		pause(f.ctx, time.Until(began.Add(over*time.Duration(number)/time.Duration(len(f.agents)))))
 	}
 }
 

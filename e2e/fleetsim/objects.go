@@ -42,6 +42,8 @@ func (o *objects) serve(w http.ResponseWriter, r *http.Request) bool {
 		kind, list = "PodList", o.allPods
 	case "/apis/apps/v1/daemonsets":
 		kind, list = "DaemonSetList", o.daemonSets
+	case "/api/v1/services":
+		kind, list = "ServiceList", services
 	default:
 		return false
 	}
@@ -92,6 +94,13 @@ func (o *objects) watchNodes(w http.ResponseWriter, r *http.Request) {
 		flush(w)
 	}
 	<-r.Context().Done()
+}
+
+// services are the one that somebody may ask all nodes for.
+func services() []runtime.Object {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "web", ResourceVersion: "1"}}
+	service.Spec = corev1.ServiceSpec{ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1"}, Ports: []corev1.ServicePort{{Port: 443, Protocol: corev1.ProtocolTCP}}}
+	return []runtime.Object{service}
 }
 
 func flush(w http.ResponseWriter) {

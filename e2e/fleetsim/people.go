@@ -43,18 +43,18 @@ func NewPerson(address string, issuer *Issuer, authority string) (*Person, error
 // Close ends the connection.
 func (p *Person) Close() { _ = p.conn.Close() }
 
-// Complete reports whether the answer about readiness is about n nodes, and nothing is missing in it.
-func (p *Person) Complete(ctx context.Context, n int) bool {
+// Complete reports whether the answer about readiness is about n nodes, of which at most so many have left, and nothing is missing.
+func (p *Person) Complete(ctx context.Context, n, left int) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	answer, err := p.Fleet.GetReadiness(ctx, &offrampv1.GetReadinessRequest{})
-	return err == nil && answer.GetNodes() == uint64(n) && answer.GetNeverSeen() == 0 && answer.GetSilent() == 0
+	return err == nil && answer.GetNodes() == uint64(n) && answer.GetNeverSeen() == 0 && answer.GetSilent() <= uint64(left)
 }
 
 // AwaitComplete asks twice a second until the answer is complete.
-func (p *Person) AwaitComplete(ctx context.Context, n int) (time.Duration, error) {
+func (p *Person) AwaitComplete(ctx context.Context, n, left int) (time.Duration, error) {
 	began := time.Now()
-	for !p.Complete(ctx, n) {
+	for !p.Complete(ctx, n, left) {
 		if pause(ctx, 500*time.Millisecond); ctx.Err() != nil {
 			answer, err := p.Fleet.GetReadiness(context.WithoutCancel(ctx), &offrampv1.GetReadinessRequest{})
 			return time.Since(began), fmt.Errorf("the answer is not complete after %s: %d of %d nodes, %d never seen, %d silent (%w)",
@@ -62,6 +62,29 @@ func (p *Person) AwaitComplete(ctx context.Context, n int) (time.Duration, error
 		}
 	}
 	return time.Since(began), nil
+}
+
+// Silent is how many nodes were not heard of in time.
+func (p *Person) Silent(ctx context.Context) (uint64, error) {
+	answer, err := p.Fleet.GetReadiness(ctx, &offrampv1.GetReadinessRequest{})
+	return answer.GetSilent(), err
+}
+
+// AskAll asks every node for what it has of a Service, and returns how many answered.
+func (p *Person) AskAll(ctx context.Context) (answered uint64, err error) {
+	stream, err := p.Fleet.GetService(ctx, &offrampv1.GetServiceRequest{Namespace: "default", Name: "web"})
+	if err != nil {
+		return 0, fmt.Errorf("ask all nodes: %w", err)
+	}
+	for {
+		event, err := stream.Recv()
+		if err != nil {
+			return answered, fmt.Errorf("ask all nodes: %w", err)
+		}
+		if summary := event.GetSummary(); summary != nil {
+			return summary.GetAnswered(), nil
+		}
+	}
 }
 
 // Latencies are how long answers took.
@@ -93,20 +116,24 @@ func (p *Person) Ask(ctx context.Context, every time.Duration) (readiness, pages
 	return readiness, pages
 }
 
-// Watch follows the fleet until ctx ends and hands the nodes to heard that change after the first round. With a pause it reads
-// slowly: one event each.
-func (p *Person) Watch(ctx context.Context, slow time.Duration, heard func(*offrampv1.NodeSummary)) error {
+// Watch follows the fleet until ctx ends, calls synced after the first round, and hands the nodes to heard that change after it. With a
+// pause it reads slowly: one event each. synced and heard may be nil.
+func (p *Person) Watch(ctx context.Context, slow time.Duration, synced func(), heard func(*offrampv1.NodeSummary)) error {
 	stream, err := p.Fleet.Watch(ctx, &offrampv1.WatchRequest{})
 	if err != nil {
 		return fmt.Errorf("watch the fleet: %w", err)
 	}
-	for synced := false; ; {
+	for first := true; ; {
 		event, err := stream.Recv()
 		if err != nil {
 			return err
 		}
-		synced = synced || event.GetSynced() != nil
-		if node := event.GetNode(); synced && node != nil && heard != nil {
+		if event.GetSynced() != nil {
+			if first = false; synced != nil {
+				synced()
+			}
+		}
+		if node := event.GetNode(); !first && node != nil && heard != nil {
 			heard(node)
 		}
 		if slow > 0 {

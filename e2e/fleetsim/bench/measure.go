@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 // result is what one run came to.
 type result struct {
 	nodes    int
+	state    int
 	empty    fleetsim.Usage
 	arrived  time.Duration
 	arriving float64 // CPU seconds until the answer was complete
@@ -24,13 +26,26 @@ type result struct {
 	idleReviews    float64
 
 	changes                 int64
+	changing                time.Duration
 	changeShare             float64
 	readiness, pages, heard fleetsim.Latencies
 	bytesIn, bytesOut       float64 // of an agent, a minute
 	back                    time.Duration
 	failed                  int64
 	restarted               fleetsim.Usage
+
+	// dead nodes, and how many were known to be silent after the changes.
+	dead   int
+	silent uint64
+
+	flooded                storm
+	asked                  time.Duration
+	answered               uint64
+	spreadCut, togetherCut storm
 }
+
+// total is how many nodes the fleet knows.
+func (r *result) total() int { return r.nodes + r.state }
 
 // bench is one run.
 type bench struct {
@@ -45,9 +60,9 @@ type bench struct {
 }
 
 func measure(ctx context.Context, s settings, n int) (*result, error) {
-	b := &bench{settings: s, result: &result{nodes: n}}
+	b := &bench{settings: s, result: &result{nodes: n, state: s.held}}
 	defer b.close()
-	for _, step := range []func(context.Context) error{b.prepare, b.arrive, b.rest, b.change, b.restart} {
+	for _, step := range []func(context.Context) error{b.prepare, b.visit, b.arrive, b.rest, b.flood, b.fanOut, b.change, b.cut, b.restart} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -60,7 +75,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	if b.issuer, err = fleetsim.NewIssuer(); err != nil {
 		return err
 	}
-	names := fleetsim.Names(b.nodes)
+	names := fleetsim.Names(b.total())
 	b.api = fleetsim.NewAPI(b.issuer, names)
 	if b.dir, err = os.MkdirTemp("", "fleetsim-"); err != nil {
 		return fmt.Errorf("make a folder: %w", err)
@@ -68,9 +83,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	if err := b.launch(ctx, ""); err != nil {
 		return err
 	}
-	if b.fleet, err = fleetsim.New(ctx, fleetsim.Config{
-		Names: names, Address: b.aggregator.Address, Authority: b.api.Authority(), Issuer: b.issuer, Skewed: 100, Slow: 1000,
-	}); err != nil {
+	if b.fleet, err = b.newFleet(ctx, names[:b.nodes]); err != nil {
 		return err
 	}
 	if b.ownCPU >= 0 {
@@ -82,9 +95,35 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	time.Sleep(2 * time.Second) // the aggregator reads the cluster meanwhile
+	time.Sleep(2*time.Second + time.Duration(b.total())*100*time.Microsecond) // the aggregator reads the cluster meanwhile
 	b.empty, err = b.aggregator.Usage(ctx)
 	return err
+}
+
+func (b *bench) newFleet(ctx context.Context, names []string) (*fleetsim.Fleet, error) {
+	return fleetsim.New(ctx, fleetsim.Config{
+		Names: names, Address: b.aggregator.Address, Authority: b.api.Authority(), Issuer: b.issuer, Skewed: 100, Slow: 1000,
+	})
+}
+
+// visit lets the nodes come of which only the state is to be held, as many at a time as there may be streams, and leave again.
+func (b *bench) visit(ctx context.Context) error {
+	names := fleetsim.Names(b.total())[b.nodes:]
+	for here := range slices.Chunk(names, max(1, b.nodes)) {
+		visitors, err := b.newFleet(ctx, here)
+		if err != nil {
+			return err
+		}
+		limited, cancel := context.WithTimeout(ctx, completeLimit)
+		visitors.Arrive(b.settings.arrive * time.Duration(len(here)) / 1000)
+		err = visitors.AwaitReported(limited)
+		cancel()
+		visitors.Close()
+		if err != nil {
+			return fmt.Errorf("nodes that come and leave: %w", err)
+		}
+	}
+	return nil
 }
 
 func (b *bench) launch(ctx context.Context, listen string) (err error) {
@@ -102,7 +141,7 @@ func (b *bench) arrive(ctx context.Context) error {
 	b.fleet.Arrive(b.settings.arrive * time.Duration(b.nodes) / 1000)
 	limited, cancel := context.WithTimeout(ctx, completeLimit)
 	defer cancel()
-	if _, err := b.person.AwaitComplete(limited, b.nodes); err != nil {
+	if _, err := b.person.AwaitComplete(limited, b.total(), b.state); err != nil {
 		return fmt.Errorf("%w; %+v", err, b.fleet.Counts())
 	}
 	b.arrived = time.Since(began)
@@ -132,30 +171,43 @@ func (b *bench) rest(ctx context.Context) error {
 	return nil
 }
 
+// silentAfter is how long it takes until a dead node is known to be silent: three heartbeats, the one that was under way, and a look.
+const silentAfter = 4*time.Minute + 30*time.Second
+
 // change measures answers while nodes change, with a person who asks, one who watches and one who watches slowly.
 func (b *bench) change(ctx context.Context) error {
-	before, counts := b.quiet, b.fleet.Counts()
+	before, err := b.aggregator.Usage(ctx)
+	if err != nil {
+		return err
+	}
+	counts := b.fleet.Counts()
 	limited, cancel := context.WithTimeout(ctx, b.churn)
 	defer cancel()
+	if b.dieEvery > 0 && b.state == 0 && b.churn >= silentAfter {
+		b.dead = b.fleet.Die(b.dieEvery)
+	}
 	var all sync.WaitGroup
 	all.Go(func() { b.fleet.Churn(limited, b.rate, 200) })
 	all.Go(func() { b.readiness, b.pages = b.person.Ask(limited, time.Second) })
-	all.Go(func() { _ = b.person.Watch(limited, time.Second, nil) })
+	all.Go(func() { _ = b.person.Watch(limited, time.Second, nil, nil) })
 	all.Go(func() {
-		_ = b.person.Watch(limited, 0, func(node *offrampv1.NodeSummary) {
+		_ = b.person.Watch(limited, 0, nil, func(node *offrampv1.NodeSummary) {
 			if took, ok := b.fleet.Heard(node.GetNode()); ok {
 				b.heard = append(b.heard, took)
 			}
 		})
 	})
 	all.Wait()
-	var err error
 	if b.changed, err = b.aggregator.Usage(ctx); err != nil {
 		return err
 	}
+	b.changing = b.changed.At.Sub(before.At)
 	b.changes = b.fleet.Counts().Changes - counts.Changes
 	b.changeShare = fleetsim.Share(before, b.changed)
-	return nil
+	if b.dead > 0 {
+		b.silent, err = b.person.Silent(ctx)
+	}
+	return err
 }
 
 // restart stops the aggregator and starts it again on the same port: everybody comes back, as agents do.
@@ -173,7 +225,7 @@ func (b *bench) restart(ctx context.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, completeLimit)
 	defer cancel()
-	if _, err := b.person.AwaitComplete(limited, b.nodes); err != nil {
+	if _, err := b.person.AwaitComplete(limited, b.total(), b.state); err != nil {
 		return fmt.Errorf("after a restart: %w; %+v", err, b.fleet.Counts())
 	}
 	b.back = time.Since(began)

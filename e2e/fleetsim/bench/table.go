@@ -19,10 +19,20 @@ const (
 type column func(*result) string
 
 func perNode(bytes float64, r *result) string {
-	return fmt.Sprintf("%.1f", bytes/1024/float64(r.nodes))
+	return fmt.Sprintf("%.1f", bytes/1024/float64(r.total()))
 }
 
 func milliseconds(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d.Microseconds())/1000) }
+
+func seconds(d time.Duration) string { return measured(d > 0, "%.1f", d.Seconds()) }
+
+// measured is a figure, or a dash where that was not measured.
+func measured(was bool, format string, figures ...any) string {
+	if !was {
+		return "–"
+	}
+	return fmt.Sprintf(format, figures...)
+}
 
 func rows() []struct {
 	name string
@@ -33,13 +43,15 @@ func rows() []struct {
 		of   column
 	}{
 		{"nodes, each with a TLS stream", func(r *result) string { return fmt.Sprint(r.nodes) }},
+		{"nodes whose state alone is held", func(r *result) string { return fmt.Sprint(r.state) }},
+		{"resident memory, unchanged (MiB)", func(r *result) string { return fmt.Sprintf("%.0f", float64(r.quiet.Resident)/(1<<20)) }},
 		{"resident memory per node, unchanged (KiB)", func(r *result) string { return perNode(float64(r.quiet.Resident), r) }},
 		{"  of that beyond an aggregator without nodes", func(r *result) string {
 			return perNode(float64(r.quiet.Resident)-float64(r.empty.Resident), r)
 		}},
 		{"  stacks of goroutines", func(r *result) string { return perNode(r.quiet.Stacks, r) }},
 		{"  heap in use, garbage included", func(r *result) string { return perNode(r.quiet.HeapInUse, r) }},
-		{"goroutines per node", func(r *result) string { return fmt.Sprintf("%.2f", r.quiet.Goroutines/float64(r.nodes)) }},
+		{"goroutines per node", func(r *result) string { return fmt.Sprintf("%.2f", r.quiet.Goroutines/float64(r.total())) }},
 		{"resident memory per node, after the changes (KiB)", func(r *result) string { return perNode(float64(r.changed.Resident), r) }},
 		{"processor of an unchanged fleet (of one)", func(r *result) string { return fmt.Sprintf("%.1f %%", 100*r.idleShare) }},
 		{"requests to the API server, unchanged (a second)", func(r *result) string {
@@ -47,7 +59,7 @@ func rows() []struct {
 		}},
 		{"bytes of an agent, sent / received (a minute)", func(r *result) string { return fmt.Sprintf("%.0f / %.0f", r.bytesOut, r.bytesIn) }},
 		{"changed reports (a second)", func(r *result) string {
-			return fmt.Sprintf("%.0f", float64(r.changes)/r.changed.At.Sub(r.quiet.At).Seconds())
+			return fmt.Sprintf("%.0f", float64(r.changes)/r.changing.Seconds())
 		}},
 		{"processor while they change (of one)", func(r *result) string { return fmt.Sprintf("%.1f %%", 100*r.changeShare) }},
 		{"readiness, median / p99 (ms)", func(r *result) string {
@@ -56,10 +68,21 @@ func rows() []struct {
 		{"first page of the nodes, median / p99 (ms)", func(r *result) string { return milliseconds(r.pages.At(0.5)) + " / " + milliseconds(r.pages.At(0.99)) }},
 		{"change at the node to watcher, median / p99 (ms)", func(r *result) string { return milliseconds(r.heard.At(0.5)) + " / " + milliseconds(r.heard.At(0.99)) }},
 		{"processor for an arrival (ms)", func(r *result) string { return fmt.Sprintf("%.1f", 1000*r.arriving/float64(r.nodes)) }},
-		{"restart: the answer is complete after (s)", func(r *result) string { return fmt.Sprintf("%.1f", r.back.Seconds()) }},
-		{"restart: attempts that failed at an aggregator that listened", func(r *result) string { return fmt.Sprint(r.failed) }},
-		{"restart: peak of the memory, of the memory before", func(r *result) string {
-			return fmt.Sprintf("%.2f", float64(r.restarted.Peak)/float64(max(1, r.quiet.Resident)))
+		{"nodes that went away without a word: known to be silent", func(r *result) string {
+			return measured(r.dead > 0, "%d of %d", r.silent, r.dead)
+		}},
+		{"every node changes within a minute: a watcher has heard of all after (s)", func(r *result) string { return seconds(r.flooded.took) }},
+		{"  processor meanwhile (of one)", func(r *result) string { return measured(r.flooded.took > 0, "%.1f %%", 100*r.flooded.share) }},
+		{"all nodes asked for a Service: answers", func(r *result) string { return measured(r.asked > 0, "%d", r.answered) }},
+		{"  the last of them after (s)", func(r *result) string { return seconds(r.asked) }},
+		{"all connections cut: everybody is back after (s)", func(r *result) string { return seconds(r.spreadCut.took) }},
+		{"  attempts that failed", func(r *result) string { return measured(r.spreadCut.took > 0, "%d", r.spreadCut.failed) }},
+		{"the same, all coming back at one moment, after (s)", func(r *result) string { return seconds(r.togetherCut.took) }},
+		{"  attempts that failed", func(r *result) string { return measured(r.togetherCut.took > 0, "%d", r.togetherCut.failed) }},
+		{"restart: the answer is complete after (s)", func(r *result) string { return seconds(r.back) }},
+		{"  attempts that failed at an aggregator that listened", func(r *result) string { return measured(r.back > 0, "%d", r.failed) }},
+		{"  peak of the memory, of the memory before", func(r *result) string {
+			return measured(r.back > 0, "%.2f", float64(r.restarted.Peak)/float64(max(1, r.quiet.Resident)))
 		}},
 	}
 }
