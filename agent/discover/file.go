@@ -145,7 +145,7 @@ func (f *File) write() error {
 		return fmt.Errorf("make the state folder: %w", err)
 	}
 	unfinished := filepath.Join(f.dir, unfinishedName)
-	file, err := os.OpenFile(unfinished, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600) //nolint:gosec // below the state folder
+	file, err := os.OpenFile(unfinished, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600) //nolint:gosec // below the state folder
 	if err != nil {
 		return fmt.Errorf("write addresses: %w", err)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -119,6 +121,28 @@ func TestFolderThatCannotBeWritten(t *testing.T) {
 	})
 	if got := strings.Count(log.String(), "cannot be remembered"); got != 1 {
 		t.Errorf("told %d times:\n%s", got, log.String())
+	}
+}
+
+// A pipe in place of what is unfinished does not hold the agent up.
+func TestPipeInPlaceOfTheUnfinishedFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mkfifo(filepath.Join(dir, "aggregators.json.unfinished"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		Open(dir, nil, slog.New(slog.NewTextHandler(&log, nil))).keep(target(t, name), []string{"10.0.0.5:8443"})
+	}()
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		t.Fatal("it waits for somebody to read the pipe")
+	}
+	if !strings.Contains(log.String(), "cannot be remembered") {
+		t.Errorf("told %q", log.String())
 	}
 }
 
