@@ -75,6 +75,10 @@ func word(name, prefix string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, prefix)), "_", "-")
 }
 
+// scrapesAtOnce bounds the scrapes that are answered at a time: each sums up the fleet, nobody is asked who he is, and the probes that
+// decide whether the aggregator lives come to the same port.
+const scrapesAtOnce = 8
+
 // Handler serves the figures, with those of the Go runtime and of the process.
 func Handler(sources Sources) http.Handler {
 	registry := prometheus.NewRegistry()
@@ -82,5 +86,5 @@ func Handler(sources Sources) http.Handler {
 	if sources.Orders != nil {
 		registry.MustRegister(sources.Orders.counts)
 	}
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: scrapesAtOnce})
 }

@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
@@ -111,6 +112,38 @@ func TestExposition(t *testing.T) {
 	}
 	if strings.Contains(text, "worker-1") {
 		t.Error("a node is in a label")
+	}
+}
+
+// However many scrape, a few sums of the fleet are made at a time; the others are told to come again.
+func TestScrapesAtOnce(t *testing.T) {
+	held, sums := make(chan struct{}), make(chan struct{}, 100)
+	handler := metrics.Handler(metrics.Sources{Readiness: func() *offrampv1.GetReadinessResponse {
+		sums <- struct{}{}
+		<-held
+		return readiness()
+	}})
+	codes := make(chan int)
+	for range 20 {
+		go func() {
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			codes <- answer.Code
+		}()
+	}
+	for range 12 {
+		if code := <-codes; code != http.StatusServiceUnavailable {
+			t.Errorf("code %d", code)
+		}
+	}
+	close(held)
+	for range 8 {
+		if code := <-codes; code != http.StatusOK {
+			t.Errorf("code %d", code)
+		}
+	}
+	if len(sums) != 8 {
+		t.Errorf("%d sums", len(sums))
 	}
 }
 
