@@ -18,7 +18,9 @@ import (
 // settings are the flags.
 type settings struct {
 	program, document string
-	sizes             string
+	// place is the name of the marks between which the tables stand.
+	place string
+	sizes string
 	// arrive is how long 1,000 nodes take to arrive, settle how long nothing happens, churn how long something does.
 	arrive, settle, churn time.Duration
 	rate                  float64
@@ -34,6 +36,7 @@ func main() {
 	s := settings{}
 	flag.StringVar(&s.program, "aggregator", "bin/offramp-aggregator", "the program to measure")
 	flag.StringVar(&s.document, "o", "", "file to write the tables into; empty for none")
+	flag.StringVar(&s.place, "place", "bench-fleet", "the name in the marks between which the tables stand")
 	flag.StringVar(&s.sizes, "nodes", "1000,5000,10000,20000", "how many nodes, one run each")
 	flag.DurationVar(&s.arrive, "arrive", 5*time.Second, "how long 1,000 nodes take to arrive")
 	flag.DurationVar(&s.settle, "settle", 90*time.Second, "how long the fleet stays unchanged while that is measured")

@@ -25,6 +25,8 @@ type result struct {
 	idleRequests   float64 // of the API server, a second
 	idleReviews    float64
 
+	// along are samples after a third and two thirds of the changes.
+	along                   []fleetsim.Usage
 	changes                 int64
 	changing                time.Duration
 	changeShare             float64
@@ -188,6 +190,7 @@ func (b *bench) change(ctx context.Context) error {
 	}
 	var all sync.WaitGroup
 	all.Go(func() { b.fleet.Churn(limited, b.rate, 200) })
+	all.Go(func() { b.sample(limited) })
 	all.Go(func() { b.readiness, b.pages = b.person.Ask(limited, time.Second) })
 	all.Go(func() { _ = b.person.Watch(limited, time.Second, nil, nil) })
 	all.Go(func() {
@@ -208,6 +211,20 @@ func (b *bench) change(ctx context.Context) error {
 		b.silent, err = b.person.Silent(ctx)
 	}
 	return err
+}
+
+// sample looks at the aggregator after each third of the changes but the last.
+func (b *bench) sample(ctx context.Context) {
+	for range 2 {
+		select {
+		case <-time.After(b.churn / 3):
+		case <-ctx.Done():
+			return
+		}
+		if usage, err := b.aggregator.Usage(ctx); err == nil {
+			b.along = append(b.along, usage)
+		}
+	}
 }
 
 // restart stops the aggregator and starts it again on the same port: everybody comes back, as agents do.

@@ -6,14 +6,15 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
 
-// The tables stand between these lines.
+// The tables stand between these lines, with the name of what measured them.
 const (
-	begin = "<!-- measured by make bench-fleet: begin -->\n"
-	end   = "<!-- measured by make bench-fleet: end -->\n"
+	begin = "<!-- measured by make %s: begin -->\n"
+	end   = "<!-- measured by make %s: end -->\n"
 )
 
 type column func(*result) string
@@ -52,7 +53,13 @@ func rows() []struct {
 		{"  stacks of goroutines", func(r *result) string { return perNode(r.quiet.Stacks, r) }},
 		{"  heap in use, garbage included", func(r *result) string { return perNode(r.quiet.HeapInUse, r) }},
 		{"goroutines per node", func(r *result) string { return fmt.Sprintf("%.2f", r.quiet.Goroutines/float64(r.total())) }},
-		{"resident memory per node, after the changes (KiB)", func(r *result) string { return perNode(float64(r.changed.Resident), r) }},
+		{"resident memory per node, after each third of the changes (KiB)", func(r *result) string {
+			var thirds []string
+			for _, usage := range append(slices.Clone(r.along), r.changed) {
+				thirds = append(thirds, perNode(float64(usage.Resident), r))
+			}
+			return strings.Join(thirds, " / ")
+		}},
 		{"processor of an unchanged fleet (of one)", func(r *result) string { return fmt.Sprintf("%.1f %%", 100*r.idleShare) }},
 		{"requests to the API server, unchanged (a second)", func(r *result) string {
 			return fmt.Sprintf("%.1f, %.1f of them TokenReviews", r.idleRequests, r.idleReviews)
@@ -108,10 +115,11 @@ func write(path string, s settings, results []*result) error {
 	if err != nil {
 		return fmt.Errorf("read the document: %w", err)
 	}
+	begin, end := fmt.Sprintf(begin, s.place), fmt.Sprintf(end, s.place)
 	before, rest, begun := strings.Cut(string(old), begin)
 	_, after, ended := strings.Cut(rest, end)
 	if !begun || !ended {
-		return errors.New("the document has no place for the tables")
+		return errors.New("the document has no place for the tables of " + s.place)
 	}
 	text := before + begin + "\n" + about(s) + "\n" + table(results) + "\n" + end + after
 	return os.WriteFile(path, []byte(text), 0o644)
