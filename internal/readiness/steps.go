@@ -147,7 +147,14 @@ func (p *planning) see() {
 }
 
 func (p *planning) rebuild() {
-	if nodes := p.with("kernel-too-old", "kernel-feature-missing", "nft-version-clash"); len(nodes) > 0 {
+	// A feature of which it could not be told whether it is there is no reason for another image: that finding is for information.
+	nodes := p.whose(func(assessment *offrampv1.Assessment) bool {
+		return slices.ContainsFunc(assessment.GetFindings(), func(finding *offrampv1.Finding) bool {
+			return slices.Contains([]string{"kernel-too-old", "kernel-feature-missing", "nft-version-clash"}, finding.GetId()) &&
+				finding.GetSeverity() != offrampv1.Severity_SEVERITY_INFO && finding.GetAccepted() == nil
+		})
+	})
+	if len(nodes) > 0 {
 		p.add(&offrampv1.Step{
 			Id: "rebuild-images", Title: "Bring these nodes to an image whose kernel and tools can do it",
 			Why:      "kube-proxy takes down the old rules before it looks at the kernel: a node that is switched too early serves nothing.",

@@ -22,6 +22,12 @@ func stepIDs(steps []*offrampv1.Step) []string {
 	return ids
 }
 
+// featured is a node of whose kernel so much is known about what nftables mode needs.
+func featured(n *testNode, state offrampv1.FeatureState) *testNode {
+	n.host.Features = []*offrampv1.KernelFeature{{Name: "nft_fib", State: state, NeededBy: []offrampv1.ProxyMode{nftablesMode}}}
+	return n
+}
+
 // What a person would do next for each fleet, written before the code.
 func TestSteps(t *testing.T) {
 	ipvsConfig := func() *offrampv1.ClusterFacts {
@@ -54,6 +60,10 @@ func TestSteps(t *testing.T) {
 		{"all on ipvs", ipvsConfig(), []readiness.Standing{standing("a", clean(ipvsMode), toNFTables), standing("b", clean(ipvsMode), toNFTables)},
 			[]string{"first-canary", "switch-pool (waits)"}},
 		{"an old kernel", ipvsConfig(), []readiness.Standing{standing("a", oldKernel(clean(ipvsMode)), toNFTables)}, []string{"rebuild-images", "switch-pool (waits)"}},
+		{"a module is missing", ipvsConfig(), []readiness.Standing{standing("a", featured(clean(ipvsMode), offrampv1.FeatureState_FEATURE_STATE_MISSING), toNFTables)},
+			[]string{"rebuild-images", "switch-pool (waits)"}},
+		{"the modules are not in sight", ipvsConfig(), []readiness.Standing{standing("a", featured(clean(ipvsMode), offrampv1.FeatureState_FEATURE_STATE_UNKNOWN), toNFTables)},
+			[]string{"first-canary", "switch-pool (waits)"}},
 		{"a plugin that cannot follow", oldPlugin, []readiness.Standing{standing("a", clean(ipvsMode), toNFTables)},
 			[]string{"upgrade-network-plugin", "first-canary (waits)", "switch-pool (waits)"}},
 		{"no mode written", nil, []readiness.Standing{standing("a", defaulted(clean(iptablesMode)), toNFTables)}, []string{"pin-mode"}},
