@@ -12,6 +12,9 @@ import (
 	"offramp.dev/offramp/internal/render"
 )
 
+// noStream is how an aggregator that was reached says that it has no agent of a node.
+const noStream = "has no stream to this aggregator"
+
 // explain turns the error of a call into one line that says what failed and what to do. doing says what was asked for.
 func (c *connection) explain(doing string, err error) error {
 	if err == nil {
@@ -28,6 +31,9 @@ func (c *connection) reason(code codes.Code, message string) string {
 		said := unquoted(message)
 		if i := strings.Index(said, cluster.Says); i >= 0 {
 			return render.Clean(said[i:])
+		}
+		if strings.HasSuffix(message, noStream) {
+			return message + ": no agent of that name is connected; \"kubectl offramp nodes\" lists those that ever were"
 		}
 		return fmt.Sprintf("cannot talk to the aggregator at %s: %s", c.place(), unavailable(message))
 	case codes.DeadlineExceeded:

@@ -20,6 +20,7 @@ func TestFailuresOfTheAggregator(t *testing.T) {
 		want string
 	}{
 		"unavailable":       {status.Error(codes.Unavailable, "draining"), "cannot talk to the aggregator at 127.0.0.1:"},
+		"no stream":         {status.Error(codes.Unavailable, `node "worker-9" has no stream to this aggregator`), `asking for node "worker-9": node "worker-9" has no stream to this aggregator: no agent`},
 		"not found":         {status.Error(codes.NotFound, "node worker-9 never reported"), `asking for node "worker-9": node worker-9 never reported`},
 		"deadline":          {status.Error(codes.DeadlineExceeded, "slow"), "within 10s; is the address right?"},
 		"unauthenticated":   {status.Error(codes.Unauthenticated, "no token"), "refuses the caller: no token"},

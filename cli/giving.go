@@ -134,7 +134,7 @@ func (g *giving) give(ctx context.Context, o *order) (*offrampv1.OrderResult, er
 func (o *order) deliver(ctx context.Context) (*offrampv1.OrderResult, error) {
 	g := o.giving
 	began, addresses := time.Now(), append([]string{g.aggregator}, g.also...)
-	pause := firstPause
+	pause, told := firstPause, ""
 	for attempt := 0; ; attempt++ {
 		at := *g.connection
 		at.aggregator, at.timeout = addresses[attempt%len(addresses)], g.allowed
@@ -147,7 +147,10 @@ func (o *order) deliver(ctx context.Context) (*offrampv1.OrderResult, error) {
 		case !o.goesOn(err, time.Since(began), attempt+1 < len(addresses)):
 			return nil, o.failed(&at, err)
 		}
-		o.progress.say("%s; asking again", render.Clean(status.Convert(err).Message()))
+		if why := render.Clean(status.Convert(err).Message()); why != told {
+			o.progress.say("%s; asking again", why)
+			told = why
+		}
 		if !sleep(ctx, pause) {
 			return nil, o.unknown("interrupted")
 		}

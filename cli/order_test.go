@@ -198,7 +198,11 @@ func TestCleanupOfANode(t *testing.T) {
 func TestOrderGoesOn(t *testing.T) {
 	desk := newDesk()
 	desk.breaks, desk.err = 2, status.Error(codes.Unavailable, "stopping")
-	desk.order(t.Context(), t, "cleanup", "apply", "worker-1", "--plan", digits()).want(t, 0, "done: 1", "stopping; asking again")
+	told := desk.order(t.Context(), t, "cleanup", "apply", "worker-1", "--plan", digits())
+	told.want(t, 0, "done: 1", "stopping; asking again")
+	if n := strings.Count(told.stderr, "asking again"); n != 1 {
+		t.Errorf("it says %d times why it asks again, which is the same each time: %s", n, told.stderr)
+	}
 	if len(desk.calls) != 3 || desk.calls[0] != desk.calls[2] {
 		t.Errorf("calls: %q", desk.calls)
 	}
