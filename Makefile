@@ -20,7 +20,7 @@ SEED    ?= 0
 # KUBE_PROXY=stand-in lets the demo do without the real kube-proxy where that is in the cache, too.
 KUBE_PROXY ?= real
 
-.PHONY: help build build-agent build-aggregator build-cli have-go images images-tar sbom reproducible krew generate lint test test-unit test-kernel test-e2e test-images test-deploy test-monitoring test-states e2e e2e-all e2e-deploy record demo bench bench-fleet clean deps tools check-generated
+.PHONY: help build build-agent build-aggregator build-cli have-go images images-tar sbom reproducible krew generate lint test test-unit test-kernel test-e2e test-images test-deploy test-monitoring test-states e2e e2e-all e2e-deploy cluster record demo bench bench-fleet clean deps tools check-generated
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -165,6 +165,11 @@ e2e-deploy: deps ## install from our own images with kubectl and with Helm on re
 	$(GO) run ./e2e/cluster/build -nodes
 	$(MAKE) images-tar TAG=dev
 	OFFRAMP_E2E_DEPLOY=1 OFFRAMP_IMAGES=$(CURDIR)/$(BIN)/images $(GO) test -count=1 -timeout 30m -p 1 -v ./e2e/nodes ./e2e/deploy
+
+cluster: deps ## run an empty cluster of two nodes on this host, with Offramp's images on them, until Ctrl-C (REGISTRY, TAG; the first time builds Kubernetes, 20 minutes)
+	$(GO) run ./e2e/cluster/build -nodes
+	$(MAKE) images-tar
+	$(GO) run ./e2e/nodes/up -images $(BIN)/images
 
 record: deps ## take the captures of e2e/captures/recorded anew: both versions of kube-proxy, both backends, every state (about 20 minutes)
 	$(GO) run ./e2e/cluster/build -all

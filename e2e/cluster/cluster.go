@@ -101,14 +101,26 @@ func (c *Cluster) Stop() error {
 	return errors.Join(all, c.plane.apiserver.kill(), c.plane.etcd.kill())
 }
 
+// Processes are those of the control plane, by the names of their programs.
+func (c *Cluster) Processes() map[string]Process {
+	all := map[string]Process{"etcd": c.plane.etcd, "kube-apiserver": c.plane.apiserver}
+	for name, p := range c.plane.controllers {
+		all[name] = p
+	}
+	return all
+}
+
 // Logs returns what etcd and kube-apiserver have written so far.
 func (c *Cluster) Logs() map[string]string {
-	logs := map[string]string{"etcd": c.plane.etcd.Output(), "kube-apiserver": c.plane.apiserver.Output()}
-	for name, p := range c.plane.controllers {
+	logs := map[string]string{}
+	for name, p := range c.Processes() {
 		logs[name] = p.Output()
 	}
 	return logs
 }
+
+// Address is where the API server listens in the lab's network.
+func (c *Cluster) Address() string { return c.lab.HostAddr() + ":" + apiPort }
 
 // stepLog writes a line for each thing that was done.
 type stepLog struct {

@@ -31,9 +31,12 @@ func (n *Node) Contain(ctx context.Context, command ...string) (Process, error) 
 		return nil, errors.Join(fmt.Errorf("finding the first process of %s: %w", n.Name, err), process.kill())
 	}
 	host.enter = []string{"nsenter", "--target", strconv.Itoa(first), "--mount", "--uts", "--ipc", "--pid"}
-	n.Machine = host
+	n.Machine, n.first = host, first
 	return process, nil
 }
+
+// First is the host's number of the first process that Contain made: its namespaces are the node.
+func (n *Node) First() int { return n.first }
 
 // ProxyPath is where the node's kube-proxy is, in the files that the node sees. ProxyAt says that it is elsewhere.
 func (n *Node) ProxyPath() string { return n.proxy }

@@ -19,7 +19,7 @@ func (p *plane) startControllers(ctx context.Context, l *lab.Lab, log *stepLog) 
 		if err != nil {
 			return err
 		}
-		files := map[string]string{"kubeconfig": p.kubeconfig(p.api.token), "ca.pem": p.ca, "accounts-key.pem": p.accountsKey}
+		files := map[string]string{"kubeconfig": p.kubeconfig(p.api.base, p.api.token), "ca.pem": p.ca, "accounts-key.pem": p.accountsKey}
 		process, err := startPrivate(ctx, l, files, controllerCommand(program, path)...)
 		if err != nil {
 			return fmt.Errorf("starting %s: %w", program.Name, err)

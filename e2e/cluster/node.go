@@ -50,6 +50,7 @@ type Node struct {
 	proxy   string // path of kube-proxy as the node sees it
 	program string // path of the endpoint program as the node sees it
 	pods    int
+	first   int // process of a contained node
 
 	programs []string // folders that come before the host's own in PATH
 }

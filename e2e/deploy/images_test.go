@@ -15,18 +15,14 @@ const imagesFolder = "OFFRAMP_IMAGES"
 // images are the archives that the nodes get, since there is nothing that they could be pulled from.
 func (s *stage) images() []string {
 	s.Helper()
-	dns, err := nodes.WriteDNSImage(s.Context(), s.dir)
-	if err != nil {
-		s.Fatal(err)
-	}
 	if dir := os.Getenv(imagesFolder); dir != "" {
 		found, err := filepath.Glob(filepath.Join(dir, "*.tar"))
 		if err != nil || len(found) < 2 {
 			s.Fatalf("%s has the images %v (%v)", dir, found, err)
 		}
-		return append(found, dns)
+		return found
 	}
-	return append(s.packed(), dns)
+	return s.packed()
 }
 
 func (s *stage) packed() []string {

@@ -99,7 +99,7 @@ func (s *stage) replaceAgent(whole string, change func(spec map[string]any) bool
 	if err != nil {
 		s.Fatal(err)
 	}
-	if out, code := s.runInput(string(text), s.kubectl, "replace", "-f", "-"); code != 0 {
+	if out, code := s.runInput(string(text), s.Kubectl, "replace", "-f", "-"); code != 0 {
 		s.Fatalf("kubectl replace: %s", out)
 	}
 	s.must("-n", "offramp", "delete", "pods", "-l", "app.kubernetes.io/name=offramp-agent", "--wait", "--timeout=60s")

@@ -28,7 +28,7 @@ func (s *stage) objects() []string {
 // files are all that a node has on its disk, but for what containerd and kubelet write about pods.
 func (s *stage) files(node string) []string {
 	s.Helper()
-	disk := s.nodes[node].Disk()
+	disk := s.Nodes[node].Disk()
 	var all []string
 	err := filepath.WalkDir(disk, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
@@ -54,7 +54,7 @@ func (s *stage) files(node string) []string {
 func (s *stage) space(node string) []string {
 	s.Helper()
 	const script = `ps -eo comm= | grep -v -e '^ps$' -e '^sh$' -e '^kworker' -e '^cut$' -e '^grep$'; cut -d' ' -f2 /proc/self/mounts; ls /sys/class/net`
-	result, err := s.nodes[node].RunInput(s.Context(), []byte(script), "sh")
+	result, err := s.Nodes[node].RunInput(s.Context(), []byte(script), "sh")
 	if err != nil || result.ExitCode != 0 {
 		s.Fatalf("looking at %s: %v: %s", node, err, result.Stderr)
 	}

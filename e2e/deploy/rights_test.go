@@ -135,7 +135,7 @@ func (r right) elsewhere() string {
 // been answered. Before may be those of an Offramp that was being removed, its rights first.
 func (s *stage) rightsAreUsed(manifest string, since int) {
 	s.Helper()
-	asked := s.cluster.Audit()[since:]
+	asked := s.Cluster.Audit()[since:]
 	for _, a := range asked {
 		// Whether OpenShift's kube-proxy is there is found out by asking.
 		if strings.Contains(a.User, ":offramp:") && a.Code == 403 && a.Namespace != "openshift-kube-proxy" {

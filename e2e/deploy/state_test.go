@@ -28,8 +28,8 @@ iptables-legacy -t filter -A MINE -m set --match-set MY-OWN src -j DROP
 // the nft backend; and one of the legacy backend that had been in ipvs mode, as far as a node without ip_vs can have that.
 func (s *stage) makeDirty(name string) {
 	s.Helper()
-	n := s.nodes[name]
-	if err := s.proxies[name].End(); err != nil {
+	n := s.Nodes[name]
+	if err := s.Proxies[name].End(); err != nil {
 		s.Fatal(err)
 	}
 	old, err := n.SyncedProxy(s.whole.Context(), cluster.ProxyConfig{Mode: "iptables"})
@@ -43,7 +43,7 @@ func (s *stage) makeDirty(name string) {
 	s.feed(name, s.captured("ipset-save.txt"), "ipset", "restore")
 	s.feed(name, s.captured("iptables-legacy-save.txt"), "iptables-legacy-restore", "--noflush")
 	s.feed(name, s.captured("ip6tables-legacy-save.txt"), "ip6tables-legacy-restore", "--noflush")
-	s.proxies[name], err = n.SyncedProxy(s.whole.Context(), cluster.ProxyConfig{Mode: "nftables", Without: []string{"iptables", "ip6tables"}})
+	s.Proxies[name], err = n.SyncedProxy(s.whole.Context(), cluster.ProxyConfig{Mode: "nftables", Without: []string{"iptables", "ip6tables"}})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func (s *stage) captured(file string) string {
 
 func (s *stage) feed(node, input string, argv ...string) {
 	s.Helper()
-	result, err := s.nodes[node].RunInput(s.Context(), []byte(input), argv...)
+	result, err := s.Nodes[node].RunInput(s.Context(), []byte(input), argv...)
 	if err != nil || result.ExitCode != 0 {
 		s.Fatalf("on %s %v: %v, exit status %d: %s", node, argv, err, result.ExitCode, result.Stderr)
 	}
@@ -86,7 +86,7 @@ var passing = regexp.MustCompile(`\[\d+:\d+\]| +valid_lft .*$`)
 // native are the lines that the native tools print of the dirty node, but for counters and what stands alone.
 func (s *stage) native() []string {
 	s.Helper()
-	result, err := s.nodes[dirty].RunInput(s.Context(), []byte(nativeScript), "sh")
+	result, err := s.Nodes[dirty].RunInput(s.Context(), []byte(nativeScript), "sh")
 	if err != nil || result.ExitCode != 0 {
 		s.Fatalf("asking the native tools: %v: %s", err, result.Stderr)
 	}

@@ -52,12 +52,13 @@ func TestStory(t *testing.T) {
 			t.FailNow()
 		}
 	}
+	t.Run("as the documents say", func(t *testing.T) { s.in(t).documents() })
 }
 
 func (s *stage) story(way way) {
 	s.Helper()
 	s.makeDirty(dirty)
-	before, asked := s.snapshot(), len(s.cluster.Audit())
+	before, asked := s.snapshot(), len(s.Cluster.Audit())
 	way.observe(s)
 	s.isThere()
 	s.looks()
@@ -109,7 +110,7 @@ func (s *stage) looks() {
 			s.Errorf("kubectl offramp %v: exit status %d, want %d and the words %q:\n%s", ask.args, code, ask.code, ask.words, out)
 		}
 	}
-	if out, code := s.run(s.kubectl, "-n", "offramp", "logs", "daemonset/offramp-agent"); code != 0 || !strings.Contains(out, `"msg"`) {
+	if out, code := s.run(s.Kubectl, "-n", "offramp", "logs", "daemonset/offramp-agent"); code != 0 || !strings.Contains(out, `"msg"`) {
 		s.Errorf("kubectl logs: exit status %d: %s", code, out)
 	}
 }
@@ -188,7 +189,7 @@ func (s *stage) usesTheRest() {
 	s.mustOfframp(doer, "node", clean, "--account", "offramp-operator")
 	for who, account := range map[string]string{looker: "offramp-viewer", doer: "offramp-operator"} {
 		// It has no end of its own.
-		if out, code := s.run("timeout", "5", s.kubectl, "offramp", "watch", "--as", who, "--account", account); code != 124 {
+		if out, code := s.run("timeout", "5", s.Kubectl, "offramp", "watch", "--as", who, "--account", account); code != 124 {
 			s.Errorf("kubectl offramp watch: exit status %d: %s", code, out)
 		}
 	}
@@ -216,7 +217,7 @@ type snapshot struct {
 func (s *stage) snapshot() snapshot {
 	s.Helper()
 	seen := snapshot{objects: s.objects(), files: map[string][]string{}, space: map[string][]string{}}
-	for name := range s.nodes {
+	for name := range s.Nodes {
 		seen.files[name], seen.space[name] = s.files(name), s.space(name)
 	}
 	return seen
@@ -231,7 +232,7 @@ func (s *stage) isGone(before snapshot) {
 	if lost := difference(before.objects, s.objects()); len(lost) > 0 {
 		s.Errorf("gone with Offramp: %q", lost)
 	}
-	for name := range s.nodes {
+	for name := range s.Nodes {
 		s.eventually(soon, "the processes, mounts and links of "+name+" are those of before", func() bool {
 			return len(difference(s.space(name), before.space[name])) == 0
 		})

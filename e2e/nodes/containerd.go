@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"offramp.dev/offramp/e2e/cluster"
 )
@@ -105,6 +106,18 @@ func (n *Node) Import(ctx context.Context, archives ...string) error {
 		}
 	}
 	return nil
+}
+
+// Images are the names of the images that containerd has.
+func (n *Node) Images(ctx context.Context) ([]string, error) {
+	result, err := n.Run(ctx, "ctr", "--namespace", "k8s.io", "images", "list", "--quiet")
+	if err == nil && result.ExitCode != 0 {
+		err = errors.New(result.Stderr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the images of %s: %w", n.Name, err)
+	}
+	return strings.Fields(result.Stdout), nil
 }
 
 var _ cluster.Machine = (*Node)(nil)

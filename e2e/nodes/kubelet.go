@@ -14,7 +14,7 @@ import (
 const (
 	kubeletConfig = "/etc/kubernetes/kubelet.yaml"
 	kubeletAccess = "/etc/kubernetes/kubelet.kubeconfig"
-	// ClusterDNS is where pods ask for names; see StartDNS.
+	// ClusterDNS is where pods ask for names; see DNSManifest.
 	ClusterDNS = "10.96.0.10"
 )
 

@@ -76,10 +76,10 @@ func TestNothingIsLeftBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = holder.Wait()
-			eventually(t, 30*time.Second, "all processes are gone", func() bool {
+			eventually(t, "all processes are gone", func() bool {
 				return !slices.ContainsFunc(family, func(pid int) bool { return commandOf(pid) != "" })
 			})
-			eventually(t, 30*time.Second, "cgroups, mounts, links and files are as before", func() bool { return slices.Equal(traces(t), before) })
+			eventually(t, "cgroups, mounts, links and files are as before", func() bool { return slices.Equal(traces(t), before) })
 			if _, err := os.Stat(disk); !os.IsNotExist(err) {
 				t.Errorf("the node's disk is there: %v", err)
 			}
@@ -172,8 +172,9 @@ func commandOf(pid int) string {
 	return strings.TrimSpace(strings.TrimPrefix(first, "Name:"))
 }
 
-func eventually(t *testing.T, limit time.Duration, what string, happens func() bool) {
+func eventually(t *testing.T, what string, happens func() bool) {
 	t.Helper()
+	const limit = 30 * time.Second
 	for deadline := time.Now().Add(limit); !happens(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %s: %s", limit, what)

@@ -64,7 +64,7 @@ func (n *Node) contain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if n.sweeper, err = startSweeper(program, fmt.Sprintf("offramp-%d-%s", os.Getpid(), n.Name)); err != nil {
+	if n.sweeper, err = startSweeper(program, fmt.Sprintf("offramp-%d-%s", os.Getpid(), n.Name), true); err != nil {
 		return err
 	}
 	if n.machine, err = n.Contain(ctx, program, "init", n.Name, n.sweeper.disk); err != nil {
@@ -104,13 +104,25 @@ func (n *Node) Close() error {
 	return n.sweeper.end()
 }
 
+// Enter is the start of a command that runs the rest of it on the node, in a shell of the host.
+func (n *Node) Enter() string { return fmt.Sprintf("nsenter --target %d --all", n.First()) }
+
+// processes are those that the node has from its start.
+func (n *Node) processes() map[string]cluster.Process {
+	all := map[string]cluster.Process{}
+	for name, p := range map[string]cluster.Process{"machine": n.machine, "containerd": n.containerd, "kubelet": n.kubelet} {
+		if p != nil {
+			all[name] = p
+		}
+	}
+	return all
+}
+
 // Logs returns what containerd and kubelet have written so far.
 func (n *Node) Logs() map[string]string {
 	logs := map[string]string{}
-	for name, p := range map[string]cluster.Process{"machine": n.machine, "containerd": n.containerd, "kubelet": n.kubelet} {
-		if p != nil {
-			logs[name] = p.Output()
-		}
+	for name, p := range n.processes() {
+		logs[name] = p.Output()
 	}
 	return logs
 }

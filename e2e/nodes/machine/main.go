@@ -1,7 +1,8 @@
 // Program machine is what makes namespaces look like a machine to kubelet and containerd.
 //
 //	machine init NAME DISK    is PID 1: it makes a root of its own, which writes to the folder DISK; then it reaps
-//	machine sweep NAME DISK   makes the cgroup NAME and the folder, waits for the end of its input, and removes both
+//	machine sweep NAME DISK   makes the cgroup NAME and the folder, waits for the end of its input, and removes both; an
+//	                          empty NAME is no cgroup
 package main
 
 import (

@@ -17,7 +17,7 @@ const (
 	sweepPoll  = 50 * time.Millisecond
 )
 
-// sweep makes a cgroup in each hierarchy, and a folder, says so, and removes them with all below at the end of in, which is
+// sweep makes a cgroup in each hierarchy, unless its name is empty, and a folder, says so, and removes them with all below at the end of in, which is
 // when the process that started this one ends in whatever way.
 func sweep(hierarchies, name, disk string, in io.Reader, out io.Writer) error {
 	tops, err := makeCgroups(hierarchies, name)
@@ -36,6 +36,9 @@ func sweep(hierarchies, name, disk string, in io.Reader, out io.Writer) error {
 }
 
 func makeCgroups(hierarchies, name string) ([]string, error) {
+	if name == "" {
+		return nil, nil
+	}
 	entries, err := os.ReadDir(hierarchies)
 	if err != nil {
 		return nil, fmt.Errorf("looking for the cgroup hierarchies: %w", err)
