@@ -3,6 +3,7 @@ package readiness
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
@@ -146,21 +147,34 @@ func (p *planning) see() {
 	}, nodes, false)
 }
 
+// rebuild leaves out what is for information alone: that it could not be told whether a feature is there is no reason for another image.
 func (p *planning) rebuild() {
-	// A feature of which it could not be told whether it is there is no reason for another image: that finding is for information.
-	nodes := p.whose(func(assessment *offrampv1.Assessment) bool {
-		return slices.ContainsFunc(assessment.GetFindings(), func(finding *offrampv1.Finding) bool {
-			return slices.Contains([]string{"kernel-too-old", "kernel-feature-missing", "nft-version-clash"}, finding.GetId()) &&
-				finding.GetSeverity() != offrampv1.Severity_SEVERITY_INFO && finding.GetAccepted() == nil
-		})
+	found := map[string]bool{}
+	nodes := p.whose(func(assessment *offrampv1.Assessment) (lacks bool) {
+		for _, finding := range assessment.GetFindings() {
+			if isOfImage(finding.GetId()) && finding.GetSeverity() != offrampv1.Severity_SEVERITY_INFO && finding.GetAccepted() == nil {
+				found[finding.GetId()], lacks = true, true
+			}
+		}
+		return lacks
 	})
-	if len(nodes) > 0 {
-		p.add(&offrampv1.Step{
-			Id: "rebuild-images", Title: "Bring these nodes to an image whose kernel and tools can do it",
-			Why:      "kube-proxy takes down the old rules before it looks at the kernel: a node that is switched too early serves nothing.",
-			Commands: []string{"kubectl offramp nodes --finding kernel-too-old", "kubectl offramp ready --target iptables   # the other way out"},
-		}, nodes, false)
+	if len(nodes) == 0 {
+		return
 	}
+	step := &offrampv1.Step{
+		Id: "rebuild-images", Title: "Bring these nodes to an image whose kernel and tools can do it",
+		Why: "kube-proxy takes down the old rules before it looks at the kernel: a node that is switched too early serves nothing.",
+	}
+	for _, id := range slices.Sorted(maps.Keys(found)) {
+		step.Commands = append(step.Commands, "kubectl offramp nodes --finding "+id)
+	}
+	step.Commands = append(step.Commands, "kubectl offramp ready --target iptables   # the other way out")
+	p.add(step, nodes, false)
+}
+
+// isOfImage reports whether a finding goes away with another image of the node.
+func isOfImage(id string) bool {
+	return id == "kernel-too-old" || id == "kernel-feature-missing" || id == "nft-version-clash"
 }
 
 func (p *planning) plugin() {

@@ -137,3 +137,17 @@ func TestTheCanaryIsWellChosen(t *testing.T) {
 		nodes = append(nodes[1:], nodes[0])
 	}
 }
+
+// The commands of the step for another image find the nodes that it is about.
+func TestStepForAnImageNamesItsFindings(t *testing.T) {
+	missing := offrampv1.FeatureState_FEATURE_STATE_MISSING
+	for want, node := range map[string]*testNode{
+		"kubectl offramp nodes --finding kernel-feature-missing": featured(clean(ipvsMode), missing),
+		"kubectl offramp nodes --finding kernel-too-old":         oldKernel(clean(ipvsMode)),
+	} {
+		steps := readiness.Steps(toNFTables, nil, []readiness.Standing{standing("a", node, toNFTables)})
+		if got := steps[0].GetCommands(); len(got) != 2 || got[0] != want {
+			t.Errorf("commands %q, want %q first of two", got, want)
+		}
+	}
+}
