@@ -25,6 +25,8 @@ const (
 	// long it may take to answer. Heartbeats are more frequent than that, so it is hardly ever asked.
 	keepaliveTime    = 5 * time.Minute
 	keepaliveTimeout = 20 * time.Second
+	// writeBuffer bounds TLS records: the aggregator keeps room for the largest one that a connection ever got.
+	writeBuffer = 1 << 10
 )
 
 // peer is one aggregator at one address, as this agent sees it.
@@ -169,6 +171,7 @@ func (p *peer) dialOptions() []grpc.DialOption {
 		grpc.WithNoProxy(),
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),
+		grpc.WithWriteBufferSize(writeBuffer),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 	}, p.config.DialOptions...)

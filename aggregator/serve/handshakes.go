@@ -8,6 +8,9 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
+// readAtOnce is how much is read from a connection at a time: a heartbeat, or half of an agent's record.
+const readAtOnce = 1 << 10
+
 const (
 	// handshakesAtOnce bounds the handshakes that are worked on at a time. A handshake is a millisecond of one processor and a
 	// round trip: ten thousand at once would each take ten seconds, and all would fail; one after the other none waits that long.
@@ -53,6 +56,8 @@ func (q *queued) Clone() credentials.TransportCredentials {
 }
 
 // spoken is a connection whose first byte was read already.
+//
+// It reads little at a time: crypto/tls keeps, for as long as a connection lives, a buffer for the most that it ever read ahead.
 type spoken struct {
 	net.Conn
 	first [1]byte
@@ -85,6 +90,7 @@ func (s *spoken) Read(into []byte) (int, error) {
 		into[0] = s.first[0]
 		return 1, nil
 	}
+	into = into[:min(len(into), readAtOnce)]
 	if s.leave == nil {
 		return s.Conn.Read(into)
 	}

@@ -66,7 +66,7 @@ func (a *agent) run(ctx context.Context) {
 func (a *agent) dialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithContextDialer(a.dial), grpc.WithPerRPCCredentials(a.token),
-		grpc.WithReadBufferSize(0), grpc.WithWriteBufferSize(4 << 10),
+		grpc.WithReadBufferSize(0),
 		grpc.WithStaticStreamWindowSize(64 << 10), grpc.WithStaticConnWindowSize(64 << 10),
 	}
 }
