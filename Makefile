@@ -20,7 +20,7 @@ SEED    ?= 0
 # KUBE_PROXY=stand-in lets the demo do without the real kube-proxy where that is in the cache, too.
 KUBE_PROXY ?= real
 
-.PHONY: help build build-agent build-aggregator build-cli have-go images images-tar sbom reproducible krew generate lint test test-unit test-kernel test-e2e test-images test-deploy test-monitoring test-states e2e e2e-all e2e-deploy cluster record demo bench bench-fleet clean deps tools check-generated
+.PHONY: help build build-agent build-aggregator build-cli have-go images images-tar sbom reproducible krew generate lint test test-unit test-kernel test-e2e test-images test-deploy test-monitoring test-states e2e e2e-all e2e-deploy cluster record demo bench bench-fleet bench-fleet-soak bench-fleet-state clean deps tools check-generated
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -192,9 +192,16 @@ bench: ## measure, as ratios against the tool a person would use; fails at the e
 # How many nodes the simulated fleets of bench-fleet have, and more flags of e2e/fleetsim/bench.
 NODES       ?= 1000,5000,10000,20000
 BENCH_FLEET ?=
+FLEET_BENCH  = $(GO) run ./e2e/fleetsim/bench -aggregator $(BIN)/offramp-aggregator -o docs/performance.md
 
-bench-fleet: build-aggregator ## measure one aggregator under simulated fleets (NODES=1000,5000), and write docs/performance.md
-	$(GO) run ./e2e/fleetsim/bench -aggregator $(BIN)/offramp-aggregator -nodes $(NODES) -o docs/performance.md $(BENCH_FLEET)
+bench-fleet: build-aggregator ## measure one aggregator under simulated fleets (NODES=1000,5000), and write docs/performance.md: half an hour
+	$(FLEET_BENCH) -nodes $(NODES) $(BENCH_FLEET)
+
+bench-fleet-soak: build-aggregator ## the same with 20,000 nodes, 200 of which change each second for a quarter of an hour
+	$(FLEET_BENCH) -place bench-fleet-soak -nodes 20000 -churn 15m -storms=false -restart=false $(BENCH_FLEET)
+
+bench-fleet-state: build-aggregator ## the same with 100,000 nodes, a fifth of which has a stream
+	$(FLEET_BENCH) -place bench-fleet-state -nodes 20000 -state 80000 $(BENCH_FLEET)
 
 clean: ## remove what was built; the lab's kernels stay in the cache
 	rm -rf $(BIN) $(TOOLS) tools/node_modules
