@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -122,6 +123,30 @@ func TestFolderThatCannotBeWritten(t *testing.T) {
 	if got := strings.Count(log.String(), "cannot be remembered"); got != 1 {
 		t.Errorf("told %d times:\n%s", got, log.String())
 	}
+}
+
+// A disk that hangs keeps nobody from the addresses.
+func TestDiskThatHangs(t *testing.T) {
+	memory := &File{dir: t.TempDir(), log: quiet(), written: map[string][]string{}}
+	memory.mu.Lock()
+	ctx, cancel := context.WithCancel(t.Context())
+	found, ended := make(chan []string, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		finder := Finder{Resolver: &dns{answer: []string{"10.0.0.5"}}, Memory: memory, Log: quiet()}
+		finder.Follow(ctx, target(t, name), nil, func(addresses []string) { found <- addresses })
+	}()
+	select {
+	case got := <-found:
+		if !slices.Equal(got, []string{"10.0.0.5:8443"}) {
+			t.Errorf("found %v", got)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the addresses wait for the disk")
+	}
+	cancel()
+	memory.mu.Unlock()
+	<-ended
 }
 
 // A pipe in place of what is unfinished does not hold the agent up.

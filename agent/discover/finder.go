@@ -172,13 +172,13 @@ func (s *search) choose(addresses []string) []string {
 }
 
 func (s *search) learn(addresses []string) {
-	s.Memory.keep(s.target, addresses)
-	if slices.Equal(s.known, addresses) {
-		return
+	if !slices.Equal(s.known, addresses) {
+		s.Log.Info("the aggregator's name has these addresses", "addresses", addresses)
+		s.known, s.calm = addresses, s.FirstPause
+		s.found(slices.Clone(addresses))
 	}
-	s.Log.Info("the aggregator's name has these addresses", "addresses", addresses)
-	s.known, s.calm = addresses, s.FirstPause
-	s.found(slices.Clone(addresses))
+	// Last: the disk may hang.
+	s.Memory.keep(s.target, addresses)
 }
 
 // rest waits for the pause, or less after a hint: agents that lost their streams together do not ask together.
