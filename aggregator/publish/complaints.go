@@ -12,20 +12,21 @@ type complaints struct {
 	log *slog.Logger
 
 	mu sync.Mutex
-	// last is why a thing did not work last, as the API server classifies it: the texts name nodes and ports, and differ each time.
+	// last is what of a thing did not work last, and why, as the API server classifies it: the texts name nodes and ports, and differ each time.
 	last map[string]string
 }
 
 // noReason is that of an error that is not the API server's.
 const noReason = "no answer"
 
-// about notes how something went.
-func (c *complaints) about(what string, err error) {
+// about notes how something went: doing is which step of it failed.
+func (c *complaints) about(what, doing string, err error) {
 	reason := ""
 	if err != nil {
 		if reason = string(apierrors.ReasonForError(err)); reason == "" {
 			reason = noReason
 		}
+		reason = doing + ": " + reason
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -67,13 +67,13 @@ func (p *Publisher) tell(ctx context.Context, from *queue, write func(context.Co
 		})
 		switch {
 		case err == nil, apierrors.IsAlreadyExists(err):
-			p.complaints.about("events", nil)
+			p.complaints.about("events", "write", nil)
 		case refused(err):
-			p.complaints.about("events", fmt.Errorf("write an Event: %w", err))
+			p.complaints.about("events", "write", fmt.Errorf("write an Event: %w", err))
 		default:
 			from.back(news)
 			if !errors.Is(err, errNotHeld) {
-				p.complaints.about("events", fmt.Errorf("write an Event: %w", err))
+				p.complaints.about("events", "write", fmt.Errorf("write an Event: %w", err))
 			}
 			return
 		}

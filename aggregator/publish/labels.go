@@ -119,13 +119,13 @@ func (p *Publisher) labelNode(ctx context.Context, name string, patch []byte, no
 	p.labelled[name] = written{string(patch), now}
 	switch {
 	case err == nil:
-		p.complaints.about("node labels", nil)
+		p.complaints.about("node labels", "label", nil)
 		return true
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		// The node is gone, or another one of that name: its object tells, soon.
 		return true
 	default:
-		p.complaints.about("node labels", fmt.Errorf("label node %s: %w", name, err))
+		p.complaints.about("node labels", "label", fmt.Errorf("label node %s: %w", name, err))
 		return false
 	}
 }

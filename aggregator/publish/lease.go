@@ -148,7 +148,7 @@ func (r *renewals) write(
 // complain leaves out what another replica's being quicker, or the end of an election, brings about.
 func (r *renewals) complain(ctx context.Context, what string, err error) {
 	if !errors.Is(ctx.Err(), context.Canceled) && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-		r.complaints.about(what, err)
+		r.complaints.about(what, "", err)
 	}
 }
 

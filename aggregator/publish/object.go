@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,9 +57,14 @@ func (p *Publisher) object(ctx context.Context, v *view) {
 		return
 	}
 	err := p.lease.do(ctx, func(ctx context.Context) error { return p.update(ctx, v) })
-	if !errors.Is(err, errNotHeld) && !apierrors.IsConflict(err) {
-		p.complaints.about("fleet object", err)
+	if errors.Is(err, errNotHeld) || apierrors.IsConflict(err) {
+		return
 	}
+	doing := ""
+	if err != nil {
+		doing, _, _ = strings.Cut(err.Error(), ":")
+	}
+	p.complaints.about("fleet object", doing, err)
 }
 
 func (p *Publisher) update(ctx context.Context, v *view) error {

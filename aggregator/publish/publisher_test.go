@@ -135,16 +135,18 @@ func TestComplaints(t *testing.T) {
 	w := newWorld(t)
 	c := w.publisher("one", nil).complaints
 	for port := range 3 {
-		c.about("events", fmt.Errorf("read tcp 10.0.0.5:%d: connection reset", port))
+		c.about("events", "write", fmt.Errorf("read tcp 10.0.0.5:%d: connection reset", port))
 	}
 	if lines(w, "does not work") != 1 {
 		t.Errorf("not told once: %s", w.log)
 	}
-	c.about("events", apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil))
-	c.about("labels", errors.New("connection refused"))
-	c.about("events", nil)
-	c.about("events", nil)
-	if lines(w, "does not work") != 3 || lines(w, "works again") != 1 {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil)
+	c.about("events", "write", forbidden)
+	c.about("events", "read", forbidden)
+	c.about("labels", "write", errors.New("connection refused"))
+	c.about("events", "write", nil)
+	c.about("events", "read", nil)
+	if lines(w, "does not work") != 4 || lines(w, "works again") != 1 {
 		t.Errorf("log: %s", w.log)
 	}
 }
@@ -281,6 +283,24 @@ func TestWithoutTheDefinition(t *testing.T) {
 	}
 	if lines(w, "CustomResourceDefinition") != 1 || w.writes()["patch nodes"] != 6 {
 		t.Errorf("writes %v, log %s", w.writes(), w.log)
+	}
+}
+
+// Each right to the Fleet that is missing is told, one after the other.
+func TestEachMissingRightIsTold(t *testing.T) {
+	w := newWorld(t)
+	p := w.leading("one", onlyFleet)
+	for _, verb := range []string{"create", "get"} {
+		w.objects.PrependReactor(verb, "fleets", func(k8stesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "fleets"}, "cluster", nil)
+		})
+		for range 2 {
+			p.round()
+			w.advance(time.Minute)
+		}
+	}
+	if lines(w, "make the Fleet") != 1 || lines(w, "read the Fleet") != 1 {
+		t.Errorf("log %s", w.log)
 	}
 }
 
