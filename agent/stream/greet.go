@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -18,6 +19,8 @@ const (
 	maxHeartbeat     = time.Hour
 	// maxReturn bounds the time within which an aggregator may ask an agent to come back.
 	maxReturn = 5 * time.Minute
+	// maxReplica bounds the name of the process in a Welcome (agent.proto), which is kept.
+	maxReplica = 64
 )
 
 // errNoWelcome ends an attempt at an aggregator that says nothing.
@@ -53,6 +56,9 @@ func (p *peer) greet(ctx context.Context, client offrampv1.AgentServiceClient) (
 	welcome := message.GetWelcome()
 	if welcome == nil {
 		return nil, errors.New("the aggregator does not begin with a Welcome")
+	}
+	if len(welcome.GetReplica()) > maxReplica {
+		return nil, fmt.Errorf("the aggregator's Welcome names its process by more than %d bytes", maxReplica)
 	}
 	return &conversation{
 		peer: p, stream: stream, welcome: welcome, interval: heartbeatInterval(welcome), has: known(welcome),

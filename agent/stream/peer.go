@@ -142,7 +142,7 @@ func (p *peer) attempt(ctx context.Context) (lived time.Duration, err error) {
 		return 0, &twinError{replica: c.welcome.GetReplica(), ended: taken}
 	}
 	defer release()
-	p.log.Info("the aggregator listens", "version", c.welcome.GetAggregatorVersion(), "heartbeat_interval", c.interval, "replica", c.welcome.GetReplica())
+	p.log.Info("the aggregator listens", "version", fmt.Sprintf("%.64s", c.welcome.GetAggregatorVersion()), "heartbeat_interval", c.interval, "replica", c.welcome.GetReplica())
 	// An aggregator that was away is not to miss this node for longer than it would take to notice a silent one.
 	most := min(c.interval, p.config.limits.maxBackoff)
 	spread := returnWithin(c.welcome, most/3)

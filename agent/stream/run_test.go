@@ -106,6 +106,16 @@ func TestSectionsThatAreNotReadAreTakenBack(t *testing.T) {
 	}
 }
 
+// The name of a process is kept for as long as it streams: nobody gets a megabyte of it there.
+func TestAWelcomeWithAHugeReplica(t *testing.T) {
+	f, dial := serveFake(t)
+	start(t, testConfig(&node{sets: 1}, dial))
+	f.next(t).welcomeTo(strings.Repeat("x", 65), minHeartbeat)
+	c := f.next(t) // it went away, and comes again
+	c.welcomeTo(strings.Repeat("x", 64), minHeartbeat)
+	c.recvReport()
+}
+
 func TestHeartbeats(t *testing.T) {
 	f, dial := serveFake(t)
 	start(t, testConfig(&node{sets: 1}, dial))

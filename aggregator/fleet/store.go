@@ -110,7 +110,9 @@ func New(config Config) *Store {
 // HeartbeatInterval is how often a heartbeat is expected of each node.
 func (s *Store) HeartbeatInterval() time.Duration { return s.config.HeartbeatInterval }
 
-// silence is how long a node may say nothing.
+// Silence is how long a node may say nothing until it counts as silent.
+func (s *Store) Silence() time.Duration { return s.silence() }
+
 func (s *Store) silence() time.Duration {
 	return time.Duration(s.config.SilentAfter) * s.config.HeartbeatInterval
 }

@@ -111,7 +111,7 @@ func (a *agents) begin(l *link, hello *offrampv1.Hello) (*fleet.Session, error) 
 	welcome := &offrampv1.Welcome{
 		Known: known, AggregatorVersion: a.version, Replica: a.replica,
 		HeartbeatInterval: durationpb.New(a.store.HeartbeatInterval()),
-		ReturnWithin:      durationpb.New(returnWithin(a.store.Expected(), a.store.HeartbeatInterval())),
+		ReturnWithin:      durationpb.New(returnWithin(a.store.Expected(), a.store.HeartbeatInterval(), a.store.Silence())),
 	}
 	if err := l.send(&offrampv1.ConnectResponse{Message: &offrampv1.ConnectResponse_Welcome{Welcome: welcome}}, a.timeouts.report); err != nil {
 		return nil, err
@@ -131,8 +131,8 @@ const returnRate = 250
 
 // returnWithin is the time within which the agents of a fleet are to come back: not so late that nodes which were only cut off
 // fall silent.
-func returnWithin(nodes int, interval time.Duration) time.Duration {
-	return min(max(time.Duration(nodes)*time.Second/returnRate, interval/3), 2*interval)
+func returnWithin(nodes int, interval, silence time.Duration) time.Duration {
+	return min(max(time.Duration(nodes)*time.Second/returnRate, interval/3), silence*2/3)
 }
 
 // own takes the node over with a first Report, which leaves out what the Welcome named.

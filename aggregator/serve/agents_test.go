@@ -44,9 +44,12 @@ func TestReturnWithin(t *testing.T) {
 	for nodes, want := range map[int]time.Duration{
 		0: 20 * time.Second, 5_000: 20 * time.Second, 10_000: 40 * time.Second, 20_000: 80 * time.Second, 100_000: 2 * time.Minute,
 	} {
-		if got := returnWithin(nodes, time.Minute); got != want {
+		if got := returnWithin(nodes, time.Minute, 3*time.Minute); got != want {
 			t.Errorf("%d nodes: within %s, want %s", nodes, got, want)
 		}
+	}
+	if got := returnWithin(20_000, time.Minute, time.Minute); got != 40*time.Second {
+		t.Errorf("where one missed heartbeat is silence: within %s", got)
 	}
 }
 

@@ -261,7 +261,7 @@ func TestWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if synced := event.GetSynced(); synced != nil {
-			if synced.GetNodes() != 2 {
+			if synced.GetNodes() != 2 || !strings.HasPrefix(synced.GetIncomplete(), "nobody tells this aggregator") {
 				t.Errorf("synced %v", synced)
 			}
 			break

@@ -150,5 +150,6 @@ func (q *questions) sendAll(target offrampv1.Target, stream grpc.ServerStreaming
 			sent++
 		}
 	}
-	return stream.Send(&offrampv1.WatchResponse{Event: &offrampv1.WatchResponse_Synced{Synced: &offrampv1.Synced{Nodes: sent}}})
+	synced := &offrampv1.Synced{Nodes: sent, Incomplete: q.store.Incomplete()}
+	return stream.Send(&offrampv1.WatchResponse{Event: &offrampv1.WatchResponse_Synced{Synced: synced}})
 }
