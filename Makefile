@@ -194,11 +194,11 @@ NODES       ?= 1000,5000,10000,20000
 BENCH_FLEET ?=
 FLEET_BENCH  = $(GO) run ./e2e/fleetsim/bench -aggregator $(BIN)/offramp-aggregator -o docs/performance.md
 
-bench-fleet: build-aggregator ## measure one aggregator under simulated fleets (NODES=1000,5000), and write docs/performance.md: half an hour
+bench-fleet: build-aggregator ## measure one aggregator under simulated fleets (NODES=1000,5000), and write docs/performance.md
 	$(FLEET_BENCH) -nodes $(NODES) $(BENCH_FLEET)
 
 bench-fleet-soak: build-aggregator ## the same with 20,000 nodes, 200 of which change each second for a quarter of an hour
-	$(FLEET_BENCH) -place bench-fleet-soak -nodes 20000 -churn 15m -storms=false -restart=false $(BENCH_FLEET)
+	$(FLEET_BENCH) -place bench-fleet-soak -nodes 20000 -churn 15m $(BENCH_FLEET)
 
 bench-fleet-state: build-aggregator ## the same with 100,000 nodes, a fifth of which has a stream
 	$(FLEET_BENCH) -place bench-fleet-state -nodes 20000 -state 80000 $(BENCH_FLEET)
