@@ -10,33 +10,35 @@ import (
 // Readiness judges the fleet, or the part of it that a filter takes, for one target, as of now. With a version, such as "1.40", it
 // says whether the nodes could run that as well; what is no version gives no answer.
 func (s *Store) Readiness(target offrampv1.Target, filter Filter, version string) *offrampv1.GetReadinessResponse {
+	room, _ := s.standings.Get().(*[]readiness.Standing)
+	defer s.standings.Put(room)
 	m := s.moment(target)
-	sum, standings := s.count(m, filter)
+	sum := s.count(m, filter, room)
 	answer := sum.finish()
-	answer.Steps = readiness.Steps(target, answer.GetClusterFindings(), standings)
+	answer.Steps = readiness.Steps(target, answer.GetClusterFindings(), *room)
 	if version == "" {
 		return answer
 	}
 	if target != offrampv1.Target_TARGET_NFTABLES {
 		// Only the rules of this target know whether a kernel is too old for the mode that 1.40 chooses.
-		_, standings = s.count(s.moment(offrampv1.Target_TARGET_NFTABLES), filter)
+		s.count(s.moment(offrampv1.Target_TARGET_NFTABLES), filter, room)
 	}
-	answer.Upgrade, _ = readiness.Upgrade(version, m.facts, standings)
+	answer.Upgrade, _ = readiness.Upgrade(version, m.facts, *room)
 	holdBack(answer.GetUpgrade(), answer.GetIncomplete())
 	return answer
 }
 
-// count adds up the nodes that a filter takes, and returns each as the rules about whole fleets see it.
-func (s *Store) count(m *moment, filter Filter) (*tally, []readiness.Standing) {
-	sum := newTally(s, m)
-	rows := s.rows(m)
-	standings := make([]readiness.Standing, 0, len(rows))
+// count adds up the nodes that a filter takes, and leaves each in standings as the rules about whole fleets see it. That is megabytes
+// for a large fleet, and made anew for each answer it would be most of the garbage there is.
+func (s *Store) count(m *moment, filter Filter, standings *[]readiness.Standing) *tally {
+	sum, rows := newTally(s, m), s.rows(m)
+	*standings = slices.Grow((*standings)[:0], len(rows))
 	for _, row := range rows {
 		if filter.selects(row.object) {
-			standings = append(standings, sum.row(row))
+			*standings = append(*standings, sum.row(row))
 		}
 	}
-	return sum, standings
+	return sum
 }
 
 // cluster adds what the API says, and the verdict over all.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"offramp.dev/offramp/internal/facts"
+	"offramp.dev/offramp/internal/readiness"
 	offrampv1 "offramp.dev/offramp/proto/offramp/v1"
 )
 
@@ -77,7 +78,9 @@ type Store struct {
 	watchers    watchers
 	index       nodeIndex
 	firsts      firsts
-	seed        maphash.Seed
+	// standings are *[]readiness.Standing that answers take and put back.
+	standings sync.Pool
+	seed      maphash.Seed
 	// asked says for which targets somebody ever asked: those are judged as reports come in, the others are not at all.
 	asked [targets]atomic.Bool
 
@@ -103,6 +106,7 @@ func New(config Config) *Store {
 		seed:        maphash.MakeSeed(),
 	}
 	s.newest = s.since
+	s.standings.New = func() any { return &[]readiness.Standing{} }
 	s.asked[offrampv1.Target_TARGET_NFTABLES].Store(true)
 	return s
 }

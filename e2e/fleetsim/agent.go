@@ -28,7 +28,9 @@ type agent struct {
 	mu    sync.Mutex
 	state State
 	conn  *countedConn
-	stop  context.CancelFunc
+	// gone: there is no machine any more from which it could connect.
+	gone bool
+	stop context.CancelFunc
 	// changedAt is when the node last changed and nobody heard of it yet.
 	changedAt time.Time
 }
@@ -73,6 +75,9 @@ func (a *agent) dialOptions() []grpc.DialOption {
 
 // dial connects from the agent's own loopback address.
 func (a *agent) dial(ctx context.Context, address string) (net.Conn, error) {
+	if a.isGone() {
+		return nil, errGone
+	}
 	a.fleet.counts.dials.Add(1)
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: source(a.state.Number)}, KeepAlive: -1}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
@@ -146,13 +151,28 @@ func (a *agent) cut() {
 	}
 }
 
-// die leaves the aggregator with a connection on which nothing comes any more.
+var errGone = errors.New("the simulated machine is gone")
+
+// die leaves the aggregator with a connection on which nothing comes any more, and revive lets the agent come back.
 func (a *agent) die() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.gone = true
 	if a.conn != nil {
 		a.conn.dead.Store(true)
 	}
+}
+
+func (a *agent) revive() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gone = false
+}
+
+func (a *agent) isGone() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.gone
 }
 
 func newAgent(f *Fleet, number int, token string) *agent {

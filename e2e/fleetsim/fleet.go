@@ -156,6 +156,13 @@ func (f *Fleet) Die(every int) (dead int) {
 	return dead
 }
 
+// Revive brings back who died.
+func (f *Fleet) Revive() {
+	for _, a := range f.agents {
+		a.revive()
+	}
+}
+
 // AwaitWelcomes waits until so many streams were welcomed since some counts were taken.
 func (f *Fleet) AwaitWelcomes(ctx context.Context, since Counts, streams int) error {
 	for f.counts.welcomed.Load() < since.Welcomed+int64(streams) {

@@ -45,6 +45,7 @@ type planning struct {
 func newPlanning(target offrampv1.Target, cluster []*offrampv1.Finding, nodes []Standing) *planning {
 	p := &planning{target: target, cluster: cluster}
 	known := map[*offrampv1.Assessment]int{}
+	p.heard, p.kind = make([]*Standing, 0, len(nodes)), make([]int, 0, len(nodes))
 	for i := range nodes {
 		node := &nodes[i]
 		switch {
@@ -84,11 +85,15 @@ func (p *planning) with(ids ...string) []*Standing {
 
 // whose returns the nodes whose assessment is wanted.
 func (p *planning) whose(want func(*offrampv1.Assessment) bool) []*Standing {
-	wanted := make([]bool, len(p.kinds))
+	wanted, some := make([]bool, len(p.kinds)), false
 	for kind, assessment := range p.kinds {
 		wanted[kind] = want(assessment)
+		some = some || wanted[kind]
 	}
-	var found []*Standing
+	if !some {
+		return nil
+	}
+	found := make([]*Standing, 0, len(p.heard))
 	for i, node := range p.heard {
 		if wanted[p.kind[i]] {
 			found = append(found, node)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"strconv"
@@ -24,7 +25,9 @@ type settings struct {
 	// arrive is how long 1,000 nodes take to arrive, settle how long nothing happens, churn how long something does.
 	arrive, settle, churn time.Duration
 	rate                  float64
-	restart, storms       bool
+	restart               bool
+	// storms is the size from which on a fleet sees all of them; smaller ones are only restarted.
+	storms int
 	// held is how many nodes more have reported and left, so that only their state is held.
 	held int
 	// dieEvery: one node of so many goes away without a word while the others change.
@@ -43,14 +46,14 @@ func main() {
 	flag.DurationVar(&s.churn, "churn", time.Minute, "how long it changes")
 	flag.Float64Var(&s.rate, "rate", 200, "changed reports a second while it changes")
 	flag.BoolVar(&s.restart, "restart", true, "restart the aggregator in the end and wait for everybody")
-	flag.BoolVar(&s.storms, "storms", true, "change every node within a minute, ask all, and cut all connections at once")
+	flag.IntVar(&s.storms, "storms", 10000, "in fleets of at least so many nodes, change every node within a minute, ask all, and cut all connections at once")
 	flag.IntVar(&s.held, "state", 0, "nodes beside those with a stream, which have reported and left; leaves storms and restart out")
 	flag.IntVar(&s.dieEvery, "dead", 1000, "one node of so many goes away without a word while the others change; 0 for none")
 	flag.IntVar(&s.aggregatorCPU, "aggregator-cpu", 0, "the processor of the aggregator; -1 for any")
 	flag.IntVar(&s.ownCPU, "cpu", 1, "the processor of the simulator; -1 for any")
 	flag.Parse()
 	if s.held > 0 {
-		s.storms, s.restart = false, false
+		s.storms, s.restart = math.MaxInt, false
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, s)

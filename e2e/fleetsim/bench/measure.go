@@ -208,8 +208,20 @@ func (b *bench) change(ctx context.Context) error {
 	b.changes = b.fleet.Counts().Changes - counts.Changes
 	b.changeShare = fleetsim.Share(before, b.changed)
 	if b.dead > 0 {
-		b.silent, err = b.person.Silent(ctx)
+		if b.silent, err = b.person.Silent(ctx); err != nil {
+			return err
+		}
+		return b.revive(ctx)
 	}
+	return nil
+}
+
+// revive brings back the nodes that died, and waits for them.
+func (b *bench) revive(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, completeLimit)
+	defer cancel()
+	b.fleet.Revive()
+	_, err := b.person.AwaitComplete(limited, b.total(), b.state)
 	return err
 }
 

@@ -22,7 +22,7 @@ const flooding = time.Minute
 
 // flood changes every node within a minute and waits until a watcher has heard of all.
 func (b *bench) flood(ctx context.Context) error {
-	if !b.storms {
+	if b.nodes < b.storms {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, completeLimit)
@@ -75,7 +75,7 @@ const healthy = 35 * time.Second
 
 // fanOut asks all nodes for what they have of one Service.
 func (b *bench) fanOut(ctx context.Context) error {
-	if !b.storms {
+	if b.nodes < b.storms {
 		return nil
 	}
 	began := time.Now()
@@ -87,7 +87,7 @@ func (b *bench) fanOut(ctx context.Context) error {
 // cut closes all connections at once while the aggregator goes on, and waits until all are back: spread, as agents do it, and then all
 // at the same moment.
 func (b *bench) cut(ctx context.Context) error {
-	if !b.storms {
+	if b.nodes < b.storms {
 		return nil
 	}
 	for _, together := range []bool{false, true} {
