@@ -74,7 +74,7 @@ func rows() []struct {
 		}},
 		{"first page of the nodes, median / p99 (ms)", func(r *result) string { return milliseconds(r.pages.At(0.5)) + " / " + milliseconds(r.pages.At(0.99)) }},
 		{"change at the node to watcher, median / p99 (ms)", func(r *result) string { return milliseconds(r.heard.At(0.5)) + " / " + milliseconds(r.heard.At(0.99)) }},
-		{"processor for an arrival (ms)", func(r *result) string { return fmt.Sprintf("%.1f", 1000*r.arriving/float64(r.nodes)) }},
+		{"processor for an arrival (ms)", func(r *result) string { return fmt.Sprintf("%.1f", 1000*r.arriving/float64(r.total())) }},
 		{"nodes that went away without a word: known to be silent", func(r *result) string {
 			return measured(r.dead > 0, "%d of %d", r.silent, r.dead)
 		}},
