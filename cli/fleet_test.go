@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -115,7 +116,9 @@ func (f *fakeFleet) Watch(request *offrampv1.WatchRequest, stream grpc.ServerStr
 		}
 	}
 	if f.hold {
+		// As a server ends it: without an error the stream would now and then be over before the caller's time is.
 		<-stream.Context().Done()
+		return cmp.Or(f.err, status.FromContextError(stream.Context().Err()).Err())
 	}
 	return f.err
 }
@@ -140,7 +143,9 @@ func (f *fakeFleet) GetService(request *offrampv1.GetServiceRequest, stream grpc
 		}
 	}
 	if f.hold {
+		// As a server ends it: without an error the stream would now and then be over before the caller's time is.
 		<-stream.Context().Done()
+		return cmp.Or(f.err, status.FromContextError(stream.Context().Err()).Err())
 	}
 	return f.err
 }
