@@ -26,7 +26,7 @@ const (
 	keepaliveTime    = 5 * time.Minute
 	keepaliveTimeout = 20 * time.Second
 	// writeBuffer bounds TLS records: the aggregator keeps room for the largest one that a connection ever got.
-	writeBuffer = 1 << 10
+	writeBuffer = 2 << 10
 )
 
 // peer is one aggregator at one address, as this agent sees it.

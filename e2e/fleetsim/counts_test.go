@@ -19,10 +19,9 @@ const (
 	// maxStacks and maxHeap are KiB for a node, with hardly any garbage (GOGC=10) and without what an empty aggregator has.
 	maxStacks = 21
 	maxHeap   = 45
-	// maxSent and maxReceived are the bytes of an agent, from the first of TLS to the report; maxWrites the pieces it sends them in:
-	// of a kilobyte at most, for which the aggregator keeps less room.
+	// maxSent and maxReceived are the bytes of an agent, from the first of TLS to the report; maxWrites the pieces it sends them in.
 	maxSent, maxReceived = 12_000, 3_000
-	maxWrites            = 15
+	maxWrites            = 10
 	// maxObjects and maxBytes are those allocated for a changed report: received, judged, told to a watcher.
 	maxObjects, maxBytes = 2_200, 150 << 10
 )
