@@ -25,9 +25,9 @@ func (s *Store) incomplete(m *moment) string {
 		return ""
 	case m.facts != nil || s.config.AsksCluster:
 		return "the Kubernetes API does not tell which nodes there are"
-	case quiet < s.silence()+underWay:
+	case quiet < s.Silence()+underWay:
 		return fmt.Sprintf("nobody tells this aggregator which nodes there are, and %.0f s ago it started or heard of one that it did not know; others may follow within %.0f s",
-			quiet.Seconds(), (s.silence() + underWay).Seconds())
+			quiet.Seconds(), (s.Silence() + underWay).Seconds())
 	}
 	return ""
 }

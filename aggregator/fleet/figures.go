@@ -41,7 +41,7 @@ func (r row) figure(s *Store, m *moment, figures *Figures) {
 	if n.session != nil {
 		figures.Connected++
 	}
-	if n.seen.IsZero() || n.silent(m.now, s.silence()) || notApplicable(r.object) {
+	if n.seen.IsZero() || n.silent(m.now, s.Silence()) || notApplicable(r.object) {
 		return
 	}
 	figures.Modes[n.assessment(s, m.target).GetRunningMode()]++

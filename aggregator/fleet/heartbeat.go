@@ -88,7 +88,7 @@ func (se *Session) beat(heartbeat *offrampv1.Heartbeat, sum uint64) (bool, error
 	}
 	now := s.config.Now()
 	n.keepSkew(heartbeat.GetNow().AsTime(), now, heartbeat.GetNow() != nil)
-	wasSilent := n.silent(now, s.silence())
+	wasSilent := n.silent(now, s.Silence())
 	n.seen = now
 	if sum != 0 && n.said == sum {
 		n.storeVolatile(&offrampv1.Heartbeat{Sections: heartbeat.GetSections()})

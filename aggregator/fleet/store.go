@@ -115,16 +115,14 @@ func New(config Config) *Store {
 func (s *Store) HeartbeatInterval() time.Duration { return s.config.HeartbeatInterval }
 
 // Silence is how long a node may say nothing until it counts as silent.
-func (s *Store) Silence() time.Duration { return s.silence() }
-
-func (s *Store) silence() time.Duration {
+func (s *Store) Silence() time.Duration {
 	return time.Duration(s.config.SilentAfter) * s.config.HeartbeatInterval
 }
 
 // Run looks for nodes that fell silent, so that watchers hear of it, and forgets those that are silent for too long.
 // It returns when ctx ends.
 func (s *Store) Run(ctx context.Context) {
-	ticker := time.NewTicker(max(s.silence()/12, 100*time.Millisecond))
+	ticker := time.NewTicker(max(s.Silence()/12, 100*time.Millisecond))
 	defer ticker.Stop()
 	for {
 		select {
@@ -140,7 +138,7 @@ func (s *Store) Run(ctx context.Context) {
 func (s *Store) Sweep() {
 	now := s.config.Now()
 	for _, n := range s.sorted().nodes {
-		switch silentNow, forget := n.sweep(now, s.silence(), s.config.ForgetAfter); {
+		switch silentNow, forget := n.sweep(now, s.Silence(), s.config.ForgetAfter); {
 		case forget:
 			s.forget(n, now)
 		case silentNow:

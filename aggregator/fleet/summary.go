@@ -28,7 +28,7 @@ func (n *node) stand(s *Store, m *moment, object *offrampv1.ClusterNode) standin
 		return standing{assessment: m.unheard(offrampv1.Phase_PHASE_UNKNOWN)}
 	}
 	assessment := n.assessment(s, m.target)
-	if n.silent(m.now, s.silence()) {
+	if n.silent(m.now, s.Silence()) {
 		return standing{assessment: m.outdated(assessment), silent: true}
 	}
 	assessment = m.accept(assessment, object)
